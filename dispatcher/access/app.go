@@ -20,7 +20,7 @@ type App struct {
 	AppStatus `body:"-"`
 }
 
-// AppSpec is what a person declares of an app.
+// AppSpec is the definition of an app, as people declare it.
 type AppSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
@@ -29,43 +29,43 @@ type AppSpec struct {
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
 	// the retention of its quotas; 0 means DefaultRetention. History is removed by whole UTC days.
 	Retention input.Duration `json:"retention,omitempty"`
-	// Defaults are what the jobs of the app get where they leave it out; nil: nothing.
+	// Defaults are for fields that the jobs of the app leave out; nil if there are none.
 	Defaults *dispatcher.JobDefaults `json:"defaults,omitempty"`
-	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
-	// scope admin unless they are the same.
+	// Bounds are what operators allow the app. A PUT without them keeps them; to change them needs the scope admin.
 	Bounds *target.Bounds `json:"bounds,omitempty"`
 }
 
-// AppStatus is what Carillon knows of an app.
+// AppStatus is what Carillon itself knows about an app.
 type AppStatus struct {
-	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that demand it trust
-	// no other app. It is drawn at random when the app is created, and stays.
+	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that require it
+	// trust no other app. It is chosen at random when the app is created, and never changes.
 	AWSExternalID string `json:"aws_external_id,omitempty"`
 	// Usage is how much of its quotas the app uses; lists leave it out.
 	Usage *target.Usage `json:"usage,omitempty"`
-	// Pauses are those that the app has now; lists leave them out.
+	// Pauses are the current pauses of the app; lists leave them out.
 	Pauses []dispatcher.AppPause `json:"pauses,omitempty"`
-	// Breaks are the jobs that are outside of bounds that a change has set. Only the response to that change has them.
+	// Breaks are the jobs that are outside of changed bounds. Only the response to that change has them.
 	Breaks *Breaks `json:"breaks,omitempty"`
-	// Importing tells that an import has yet to write a part of the app. Until it has, the app is disabled and takes no change.
+	// Importing is true while an import has not written all of the app. Until then, the app is disabled and takes no
+	// change.
 	Importing bool `json:"importing,omitempty"`
 	// Revision counts the changes of the app; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// Err is why what is stored of the app cannot be read. It is then shown as suspended, with that reason, and can be deleted; only an
-	// operator can put it, with bounds.
+	// Err is why the stored app cannot be read. It is then shown as suspended, with that reason, and can be deleted;
+	// only an operator can put it, with bounds.
 	Err error `json:"-"`
 }
 
-// Close suspends an app that cannot be read, and says why.
+// Close suspends an app that cannot be read, with the reason.
 func (a *App) Close(why error) {
 	closed := target.Bounds{Suspended: true, SuspendedReason: fmt.Sprintf("%s; delete the app, or let an operator put it with bounds",
 		why)}
 	a.Err, a.Bounds = why, new(closed.WithDefaults(a.Name))
 }
 
-// SuspendedMessage says that the app is suspended, why, and who lifts that.
+// SuspendedMessage reports that the app is suspended, why, and who can lift the suspension.
 func (a App) SuspendedMessage() string { return a.Bounds.SuspendedMessage(a.Name) }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
@@ -88,8 +88,8 @@ func (a App) Validate() error {
 	return problems.Err()
 }
 
-// Declares tells whether a, which is stored, is what declared would become. Without bounds, declared leaves them.
-// An app that an import has yet to write is not: it takes no change.
+// Declares reports whether declared, once stored, would equal the stored app a. Without bounds, declared keeps them.
+// It is false during an import, because the app then takes no change.
 func (a App) Declares(declared App) bool {
 	if declared.Bounds == nil {
 		declared.Bounds = a.Bounds
@@ -109,29 +109,29 @@ func (a App) declared() AppSpec {
 	return a.AppSpec
 }
 
-// AppBefore is what a PUT of an app depends on.
+// AppBefore holds everything that a PUT of an app depends on.
 type AppBefore struct {
-	Stored   *App // nil: there is none
+	Stored   *App // nil if there is none
 	Revision int64
-	Enabled  bool          // and not suspended; so is what there is not
-	Bounds   target.Bounds // as they were given, also those of an app that was deleted
+	Enabled  bool          // and not suspended; true if there is none
+	Bounds   target.Bounds // as they were given, also for a deleted app
 	// Unreadable is why the bounds cannot be read; they must then be given.
 	Unreadable error
-	// Names are those of all apps; they matter for a new one.
+	// Names are the names of all apps; needed for a new app.
 	Names []string
-	// Usage is how much of its quotas the app uses; one that was deleted may have left something.
+	// Usage is how much of its quotas the app uses; a deleted app may still use some.
 	Usage target.Usage
 }
 
-// AppChange is what becomes of an app that is put.
+// AppChange is the effect of a PUT of an app.
 type AppChange struct {
 	Bounds   target.Bounds // as they are given
 	Enabled  bool          // and not suspended
-	Switched bool          // it was not, or is no more
+	Switched bool          // Enabled has changed
 	Created  bool
 }
 
-// Unchanged returns the app as it is stored if a PUT of declared leaves it so.
+// Unchanged returns the stored app if a PUT of declared would not change it.
 func (b AppBefore) Unchanged(declared App) (App, bool) {
 	if b.Stored == nil || !b.Stored.Declares(declared) {
 		return App{}, false
@@ -139,7 +139,7 @@ func (b AppBefore) Unchanged(declared App) (App, bool) {
 	return *b.Stored, true
 }
 
-// Put decides what becomes of declared. The error is Problems: what only operators may change, or a name that is taken.
+// Put returns the effect of declared. The error is Problems: a change that only operators may make, or a taken name.
 func (b AppBefore) Put(declared App, by input.Change, now time.Time) (c AppChange, err error) {
 	if c.Bounds, err = b.nextBounds(declared, by, now); err != nil {
 		return c, err
@@ -152,7 +152,7 @@ func (b AppBefore) Put(declared App, by input.Change, now time.Time) (c AppChang
 	return c, err
 }
 
-// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
+// nextBounds returns the bounds of an app after a change, and refuses an app outside of them.
 func (b AppBefore) nextBounds(declared App, by input.Change, now time.Time) (target.Bounds, error) {
 	if b.Unreadable != nil && (declared.Bounds == nil || !by.Operator) {
 		return target.Bounds{}, b.Unreadable
@@ -184,7 +184,7 @@ func (b AppBefore) nextBounds(declared App, by input.Change, now time.Time) (tar
 	return given, problems.Err()
 }
 
-// checkName refuses the name of a new app that differs from another's by _ and - only.
+// checkName refuses the name of a new app that differs from another's only by _ and -.
 func (b AppBefore) checkName(name string) error {
 	for _, other := range b.Names {
 		if other != name && input.FoldName(other) == input.FoldName(name) {
@@ -195,10 +195,10 @@ func (b AppBefore) checkName(name string) error {
 	return nil
 }
 
-// Breaks are the jobs that are outside the bounds of their app, or whose endpoint groups are, and the alerts that are. Their
-// attempts fail with class bounds, or pass over the endpoints that are outside; the others go on.
+// Breaks are the jobs outside the bounds of their app, themselves or by their endpoint groups, and the alerts outside
+// of them. Their attempts fail with class bounds, or skip endpoints that are outside; others go on.
 type Breaks struct {
-	// Count is how many jobs there are, and Jobs are the first of them by name, at most MaxBreaks.
+	// Count is the number of jobs, and Jobs are the first of them by name, at most MaxBreaks.
 	Count int `json:"count"`
 	// The first of them by name.
 	Jobs []BreakJob `json:"jobs" schema:"max=100"`
@@ -209,19 +209,19 @@ type Breaks struct {
 // MaxBreaks bounds Breaks.Jobs.
 const MaxBreaks = 100
 
-// BreakJob is a job and what of it is outside the bounds, with JSON pointers in the job.
+// BreakJob is a job with its problems with the bounds, with JSON pointers in the job.
 type BreakJob struct {
 	Job      string          `json:"job" schema:"Name"`
 	Problems []input.Problem `json:"problems"`
 }
 
-// BreakAlert is an alert and what of it is outside the bounds, with JSON pointers in the alert.
+// BreakAlert is an alert with its problems with the bounds, with JSON pointers in the alert.
 type BreakAlert struct {
 	Alert    string          `json:"alert" schema:"Name"`
 	Problems []input.Problem `json:"problems"`
 }
 
-// AddAlert notes an alert if its destination is outside the bounds of its app.
+// AddAlert adds an alert if its destination is outside the bounds of its app.
 func (b *Breaks) AddAlert(alert alert.Alert, bounds target.Bounds) {
 	var problems input.Problems
 	problems.AddError(target.DestinationAt, bounds.CheckDestination(alert.App, alert.Destination))
@@ -230,10 +230,10 @@ func (b *Breaks) AddAlert(alert alert.Alert, bounds target.Bounds) {
 	}
 }
 
-// None tells whether nothing is outside.
+// None reports whether all jobs and alerts are inside.
 func (b *Breaks) None() bool { return b == nil || b.Count == 0 && len(b.Alerts) == 0 }
 
-// Add notes a job if it has problems with bounds.
+// Add adds a job if it has problems with bounds.
 func (b *Breaks) Add(job string, problems input.Problems) {
 	if len(problems) == 0 {
 		return

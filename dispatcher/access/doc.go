@@ -1,2 +1,2 @@
-// Package access has who may do what: apps, tokens, sessions and the audit log, and what leaves one installation for another.
+// Package access has apps, tokens, sessions and the audit log, and the export of an app to another installation.
 package access

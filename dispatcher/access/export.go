@@ -18,53 +18,53 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
-// receivers see the event ids that they would have seen.
+// Export is an app with everything that another installation needs to continue it: no fire is lost or repeated, and
+// receivers see the same event ids as without the move.
 type Export struct {
 	// Format is ExportFormat.
 	Format int `json:"format" schema:"required"`
 	// Installation is the id in the event ids of the app. It moves with the app.
 	Installation string `json:"installation" schema:"required"`
-	// Salt is that of the app, with which the ids of its runs stay the same. Exports of older versions have none.
+	// Salt is the salt of the app, so that the ids of its runs stay the same. Exports of older versions have none.
 	Salt       run.Salt              `json:"salt,omitempty"`
 	ExportedAt time.Time             `json:"exported_at" schema:"required"`
 	App        App                   `json:"app" schema:"required"`
 	Calendars  []dispatcher.Calendar `json:"calendars" schema:"required"`
-	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
+	// Groups have no values of secrets, and no endpoints that registered themselves, because these register again.
 	Groups []target.EndpointGroup `json:"groups" schema:"required"`
-	// Alerts come without values of secrets, and without what holds.
+	// Alerts have no values of secrets, and no states of conditions.
 	Alerts []alert.Alert `json:"alerts" schema:"required"`
 	Jobs   []ExportedJob `json:"jobs" schema:"required"`
-	// Pauses are those of the app. Elsewhere, they are of the import, and those whose time is over then are left out.
+	// Pauses are the pauses of the app. The import creates them as its own, without those that have expired by then.
 	Pauses []dispatcher.AppPauseRequest `json:"pauses,omitempty" schema:"max=100"`
-	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
+	// Waiting are the runs that wait to begin, or to begin their next attempt. They move with the app.
 	Waiting []ExportedRun `json:"waiting_runs" schema:"required"`
 }
 
 // ExportFormat is the version of Export.
 const ExportFormat = 1
 
-// ExportedJob is a job, and what moves of it.
+// ExportedJob is a job, and its progress.
 type ExportedJob struct {
 	// Job is the definition, as a PUT of the job takes it. Values of secrets are left out.
 	Job dispatcher.Job `json:"job" schema:"required"`
 	// Revision and Paused are those of the job.
 	Revision int64 `json:"revision" schema:"required,max=4503599627370496,min=0"`
 	Paused   bool  `json:"paused" schema:"required"`
-	// PauseReason is why the job is paused, and PausedUntil until when. Elsewhere, the pause is that of the import.
+	// PauseReason is why the job is paused, and PausedUntil until when. The import becomes the author of the pause.
 	PauseReason string     `json:"pause_reason,omitempty" schema:"max=1024"`
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
-	// Origin is the name that the event ids and the fire times of H and of jitter are derived from, if it is not that of the
-	// job, which was renamed. It may end in "~2" and so on.
+	// Origin is the name that event ids, H and jitter derive from, if the job was renamed. It may end in "~2" and so
+	// on.
 	Origin string `json:"origin,omitempty" schema:"Origin"`
-	// CarriedState is what the next run of the job gets from the one before; absent: nothing. Elsewhere, the import sets it.
+	// CarriedState is the state that the next run of the job gets; absent if there is none. The import sets it.
 	CarriedState json.RawMessage `json:"carried_state,omitempty"`
-	// Triggers say where each trigger of the job stands.
+	// Triggers have the progress of each trigger of the job.
 	Triggers map[string]dispatcher.ExportedTrigger `json:"triggers" schema:"required"`
 }
 
-// Runnable returns the jobs of the export with their revisions, and the jobs that deliver what follows them and the
-// notifications of its alerts, by their names.
+// Runnable returns, by name, the jobs of the export with their revisions, and those of its deliveries and
+// notifications.
 func (e Export) Runnable() map[string]dispatcher.Job {
 	all := map[string]dispatcher.Job{}
 	for _, one := range e.Jobs {
@@ -87,22 +87,22 @@ func (e Export) Runnable() map[string]dispatcher.Job {
 
 // Exports move apps between installations.
 type Exports interface {
-	// ExportApp returns a disabled app. ErrConflict: the app is enabled, its triggers have yet to follow its
-	// switch, or runs of it are in flight. An app that stays disabled makes nothing of what is in an Export.
+	// ExportApp returns a disabled app. ErrConflict: the app is enabled, its triggers do not follow its switch yet,
+	// or runs of it are in flight. If the app stays disabled, it runs nothing of the Export.
 	ExportApp(ctx context.Context, name string) (Export, error)
-	// ImportQuotas returns the quotas that an import of app would have to keep: those of a deleted app of its name, or those that it
-	// brings, if an operator imports it.
+	// ImportQuotas returns the quotas that an import of app must keep: its own if an operator imports it, else those
+	// of a deleted app with its name.
 	ImportQuotas(ctx context.Context, app App, change input.Change) (target.Quotas, error)
-	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
-	// Problems: a definition is wrong here, or lacks the value of a secret.
+	// ImportApp creates an app from an Export, completely or not at all. ErrPrecondition: the app exists. Problems: a
+	// definition is wrong here, or lacks the value of a secret.
 	ImportApp(ctx context.Context, export Export, change input.Change) (App, error)
 }
 
-// mostListed is how many problems of an export are looked for: a response lists no more, and a hostile export has millions.
+// mostListed bounds the problems found in an export: a response lists no more, and a hostile export has millions.
 const mostListed = 100
 
-// Validate returns what is wrong with e that its installation has no say in, as Problems, or nil. It ends after the element with
-// which there are more problems than mostListed.
+// Validate returns, as Problems or nil, everything wrong with e that does not depend on the installation. It stops
+// after the element with which there are more problems than mostListed.
 func (e Export) Validate() error {
 	var problems input.Problems
 	if e.Format != ExportFormat {
@@ -169,7 +169,7 @@ func (e Export) Validate() error {
 	return problems.Err()
 }
 
-// checkWaiting adds what is wrong with the runs that wait: each is one of the jobs of the export, and is given once.
+// checkWaiting adds the problems of the waiting runs: each must belong to a job of the export, and occur once.
 func (e Export) checkWaiting(problems *input.Problems) {
 	jobs, seen := e.Runnable(), make(map[run.Key]bool, len(e.Waiting))
 	for i, run := range e.Waiting {
@@ -191,7 +191,7 @@ func (e Export) checkWaiting(problems *input.Problems) {
 	}
 }
 
-// check adds what is wrong with where a job and its triggers stand.
+// check adds the problems of the progress of a job and its triggers.
 func (e ExportedJob) check(problems *input.Problems, at string) {
 	input.CheckText(problems, at+"/pause_reason", e.PauseReason)
 	checkRevision(problems, at+"/revision", e.Revision)
@@ -209,7 +209,7 @@ func (e ExportedJob) check(problems *input.Problems, at string) {
 	}
 }
 
-// mostRevision is the largest number that every reader of JSON reads exactly, less than half of it: revisions go on.
+// mostRevision is half of the largest number that every reader of JSON reads exactly, because revisions grow.
 const mostRevision = 1 << 52
 
 func checkRevision(problems *input.Problems, at string, revision int64) {
@@ -219,8 +219,8 @@ func checkRevision(problems *input.Problems, at string, revision int64) {
 	}
 }
 
-// checkMoved adds a problem if an instant is none that a key or a clock of a trigger can hold: a whole millisecond of the years
-// 1970 to 9999. nil is none.
+// checkMoved adds a problem if an instant does not fit into a key or a time of a trigger: a whole millisecond of the
+// years 1970 to 9999. nil is valid.
 func checkMoved(problems *input.Problems, path string, at *time.Time) {
 	if at == nil || at.Year() >= 1970 && at.UnixMilli() >= 0 && at.UTC().Year() <= 9999 && at.Nanosecond()%int(time.Millisecond) == 0 {
 		return
@@ -229,7 +229,7 @@ func checkMoved(problems *input.Problems, path string, at *time.Time) {
 		"wrote it", input.FormatInstant(*at))
 }
 
-// checkCarriedState returns what is wrong with the state of e, as Problems, or nil.
+// checkCarriedState returns the problems of the state of e, as Problems, or nil.
 func (e ExportedJob) checkCarriedState() error {
 	var problems input.Problems
 	if !e.Job.CarryState {
@@ -242,11 +242,11 @@ func (e ExportedJob) checkCarriedState() error {
 	return problems.Err()
 }
 
-// Restore returns the job as it is to be stored: it goes on where it stood. prior is the revision of a deleted job
-// of that name, by who imports it: here, the pauses are theirs.
+// Restore returns the job as it is to be stored, with its exported progress. prior is the revision of a deleted job
+// of that name. by is the importer, who becomes the author of the pauses.
 func (e ExportedJob) Restore(prior int64, calendars dispatcher.Calendars, by string, now time.Time) (dispatcher.Job, error) {
 	job := e.WithOrigins()
-	(*dispatcher.JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
+	(*dispatcher.JobDefaults)(nil).Fill(&job) // an export is complete, but its author may have left fields out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
 	job.Pause = importedPause(e.Paused, by, dispatcher.PauseRequest{Reason: e.PauseReason, Until: e.PausedUntil}, now)
 	var problems input.Problems
@@ -289,11 +289,11 @@ func (e ExportedJob) WithOrigins() dispatcher.Job {
 	return job
 }
 
-// originPattern is a name, or what stands for one that another job or trigger had already.
+// originPattern matches a name, or the origin of a job or trigger whose name already was the origin of another.
 var originPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}(~[1-9][0-9]{0,5})?$`)
 
-// checkOrigins adds what is wrong with the origins in e: each is one, and no two jobs, nor two triggers of a job, have the
-// same, because they would have the same event ids.
+// checkOrigins adds the problems of the origins in e: each must be valid, and unique among the jobs or the triggers
+// of a job, because equal origins give equal event ids.
 func (e Export) checkOrigins(problems *input.Problems) {
 	jobs := map[string]string{} // by origin
 	for i, one := range e.Jobs {
@@ -306,11 +306,11 @@ func (e Export) checkOrigins(problems *input.Problems) {
 	}
 }
 
-// checkOrigin adds what is wrong with the origin of what is called name; owners are the names of those before it, by origin.
+// checkOrigin adds the problems of the origin of a job or trigger; owners are the names of earlier ones, by origin.
 func checkOrigin(problems *input.Problems, owners map[string]string, at, name, origin string) {
 	other, taken := owners[origin]
 	switch {
-	case !originPattern.MatchString(origin) && origin != name: // what is wrong with a name is said of the name
+	case !originPattern.MatchString(origin) && origin != name: // a problem of a name is reported for the name
 		problems.Add(at+"/origin", input.CodeNameFormat, "origin %s is neither a name nor a name with ~2, ~3 and so on after it; "+
 			"take the file as carillon app export wrote it", input.Echo(origin))
 	case taken && other != name:
@@ -320,7 +320,7 @@ func checkOrigin(problems *input.Problems, owners map[string]string, at, name, o
 	owners[origin] = name
 }
 
-// Counts returns how much of its quotas e would use.
+// Counts returns the amounts of quotas that e would use.
 func (e Export) Counts() target.ImportCounts {
 	counts := target.ImportCounts{Jobs: len(e.Jobs), WaitingRuns: len(e.Waiting)}
 	for _, one := range e.Jobs {
@@ -329,7 +329,7 @@ func (e Export) Counts() target.ImportCounts {
 	return counts
 }
 
-// ExportedRun is a run that waits: it is queued, or retrying.
+// ExportedRun is a waiting run: it is queued, or retrying.
 type ExportedRun struct {
 	Job string `json:"job" schema:"JobOrDelivery,required"`
 	// Trigger is empty for a manual run.
@@ -343,14 +343,14 @@ type ExportedRun struct {
 	Failures      int        `json:"failures,omitempty" schema:"min=0"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	RetryUntil    *time.Time `json:"retry_until,omitempty"`
-	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs. It is
-	// the one that Input determines; see Proven.
+	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs.
+	// Input determines it; see Proven.
 	Run string `json:"run,omitempty" schema:"RunID"`
-	// Input is what the run was given, nil if it was given nothing.
+	// Input is the input of the run, or nil.
 	Input *run.Input `json:"input,omitempty"`
 }
 
-// MostRunAttempts bounds the attempts of a run that moves: no run has as many, and the numbers of those to come fit everywhere.
+// MostRunAttempts bounds the attempts of an imported run: real runs have fewer, and later numbers still fit.
 const MostRunAttempts = 1_000_000
 
 // Key returns the key of a waiting run of job.
@@ -365,10 +365,10 @@ func (r ExportedRun) Key(job dispatcher.Job) run.Key {
 	return key
 }
 
-// Proven tells whether r is a run of the job that it names, of those that Export.Runnable returns. The id of a run with an id
-// of its own is a hash that has the key of its job, or of the alert of its job, in it: it is proven if what the run was given
-// leads to it, with the salt of the app. Any other id may be that of a run of another app. The ids of all other runs follow from the
-// names of the job.
+// Proven reports whether r is a run of the job that it names, from Export.Runnable. If runs of its kind have ids of
+// their own, the id is a hash that includes the key of its job, or of the alert of its job: it is proven if the input
+// of the run and the salt of the app give that id. Any other id may belong to a run of another app. The ids of all
+// other runs derive from the names of the job.
 func (r ExportedRun) Proven(jobs map[string]dispatcher.Job, salt run.Salt) bool {
 	if !r.Kind.HasOwnID() {
 		return true
@@ -386,7 +386,7 @@ func (r ExportedRun) Proven(jobs map[string]dispatcher.Job, salt run.Salt) bool 
 	return proven != run.Key{} && proven == key && key.ScheduledAt.Equal(r.ScheduledAt)
 }
 
-// followedAs returns the key of a run of a job that follows what the input names; zero: it names nothing.
+// followedAs returns the key of a run of a job that follows the run or fires in its input; zero without these.
 func (r ExportedRun) followedAs(job int64, salt run.Salt) run.Key {
 	event, parent := run.FollowEvent(r.Input.Cause.On), r.Input.Cause.Run
 	if event == run.OnMisfire {
@@ -397,12 +397,12 @@ func (r ExportedRun) followedAs(job int64, salt run.Salt) run.Key {
 		return run.Key{}
 	}
 	if event == run.OnMisfire {
-		of.Kind = "" // as missed fires have none
+		of.Kind = "" // missed fires have no kind
 	}
 	return dispatcher.FollowerKey(salt, of, event, job, r.Kind)
 }
 
-// toldAs returns the key of a run that delivers the notification in its payload; zero: it has none.
+// toldAs returns the key of a run that delivers the notification in its payload; zero if it has none.
 func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.Key {
 	deliveries := jobs[r.Job]
 	name, isAlert := strings.CutSuffix(deliveries.Name, dispatcher.AlertSuffix)
@@ -411,7 +411,7 @@ func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.K
 		return run.Key{}
 	}
 	alert, about := dispatcher.AlertID(deliveries.App, name), run.JobID(deliveries.App, told.Job)
-	if job, there := jobs[told.Job]; there { // otherwise it was deleted, or renamed since, from the name that it was created with
+	if job, there := jobs[told.Job]; there { // otherwise it was deleted, or renamed from the name of its creation
 		about = job.Key()
 	}
 	if told.Transition == target.AlertTest {
@@ -421,7 +421,7 @@ func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.K
 		Kind: run.KindAlert}
 }
 
-// check adds what is wrong with a waiting run of the jobs and deliveries of an export, whose app has a salt.
+// check adds the problems of a waiting run of the jobs and deliveries of an export; salt is that of its app.
 func (r ExportedRun) check(problems *input.Problems, at string, jobs map[string]dispatcher.Job, salt run.Salt) {
 	job, known := jobs[r.Job]
 	if !known || r.State != run.Queued && r.State != run.Retrying {

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-// found returns the codes and pointers of what an error holds.
+// found returns the codes and pointers in an error.
 func found(err error) (all []string) {
 	var problems input.Problems
 	problems.AddError("", err)
@@ -72,7 +72,7 @@ func token(id, name string, scope Scope) APIToken {
 	return APIToken{ID: id, Name: name, TokenSpec: TokenSpec{Scopes: []Scope{scope}}, TokenStatus: TokenStatus{Revision: 1}}
 }
 
-// A token cannot take the last way to manage tokens: by its own end, fewer scopes, or a bond to apps.
+// A token cannot remove the last way to manage tokens: by its own end, fewer scopes, or a restriction to apps.
 func TestTheLastTokenThatManagesTokensStaysSo(t *testing.T) {
 	t.Parallel()
 	admin := token("1", "admin", ScopeAdmin)

@@ -2,16 +2,16 @@ package access
 
 import "time"
 
-// Session is the stay of one person in the console.
+// Session is the login of one person in the console.
 type Session struct {
-	// ID is drawn at random. It is no secret: the audit log names it.
+	// ID is random. It is not a secret: the audit log names it.
 	ID string
-	// Hash is the SHA-256 of what the browser keeps.
+	// Hash is the SHA-256 of the secret in the browser.
 	Hash [32]byte
-	// Token is what the session may do. Of an API token it is what the store has of it now, so that a session ends when its token
-	// is revoked or expires. An identity of an issuer is not stored: the session keeps what the rules permitted to it.
+	// Token has the permissions of the session. An API token is read again for each use, so that the session ends
+	// with it. An identity of an issuer is not stored: the session keeps the permissions from the rules.
 	Token APIToken
-	// Rules tell which rules permitted that to an identity; empty: the token is stored.
+	// Rules names the rules that permitted it to an identity; empty if the token is stored.
 	Rules string
 	// CreatedAt is when the person signed in, and UsedAt when the session was used last, to within a minute.
 	CreatedAt, UsedAt time.Time
@@ -26,15 +26,15 @@ const (
 	SessionLife = 12 * time.Hour
 	// SessionRenewal is the least time between two records of the use of a session.
 	SessionRenewal = time.Minute
-	// MaxTokenSessions are those of one token. The one that was not used for the longest time gives way.
+	// MaxTokenSessions bounds the sessions of one token. A further login ends the one with the oldest use.
 	MaxTokenSessions = 20
-	// MaxSessions are those of all tokens. A further login succeeds and ends another session: if those of tokens that are bound to
-	// apps are more than half, of the apps that have the most, else of the other tokens; the one that was not used for the longest
-	// time. So neither can an app keep others out, nor can people of all apps keep those of one out.
+	// MaxSessions bounds the sessions of all tokens. A further login ends the session with the oldest use: if more
+	// than half belong to app-bound tokens, one of the apps with the most sessions, else one of the other tokens. So
+	// an app cannot lock others out, and people of all apps cannot lock those of one out.
 	MaxSessions = 10_000
 )
 
-// Ended tells whether the session has ended at now.
+// Ended reports whether the session has ended at now.
 func (s Session) Ended(now time.Time) bool {
 	return !now.Before(s.EndsAt) || !now.Before(s.UsedAt.Add(SessionIdle)) || s.Token.Expired(now)
 }
@@ -43,6 +43,6 @@ func (s Session) Ended(now time.Time) bool {
 type LoginRequest struct {
 	// State, Nonce and Verifier are random.
 	State, Nonce, Verifier string
-	// Callback is the URL to which the issuer sends the browser.
+	// Callback is the URL that the issuer sends the browser to.
 	Callback string
 }

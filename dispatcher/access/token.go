@@ -15,9 +15,9 @@ import (
 
 // APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation or rotation.
 type APIToken struct {
-	// ID is drawn at random, and never used again: the audit log names it.
+	// ID is random, and never reused, because the audit log names it.
 	ID string `json:"id" body:"-"`
-	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
+	// Name is chosen by its creator; see CheckName. It may be reused after the token was revoked.
 	Name string `json:"name" schema:"Name"`
 	// Hash is the SHA-256 of the token.
 	Hash [32]byte `json:"-"`
@@ -25,33 +25,33 @@ type APIToken struct {
 	TokenStatus `body:"-"`
 }
 
-// TokenSpec is what the creator of a token chooses.
+// TokenSpec has the values that the creator of a token chooses.
 type TokenSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
-	// Scopes are what the token allows; at least one.
+	// Scopes are the permissions of the token; at least one.
 	Scopes []Scope `json:"scopes" schema:"required,min=1"`
-	// Apps are the apps that the token is bound to; nil: none, so that it works for all of them, and for what belongs to none.
+	// Apps are the apps that the token is bound to; if nil, it works for all apps, and for things outside of apps.
 	Apps []string `json:"apps,omitzero" schema:"Name,max=100"`
-	// ExpiresAt is when the token ceases to work; nil: never.
+	// ExpiresAt is when the token expires; nil means never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-// TokenStatus is what Carillon knows of a token.
+// TokenStatus is what Carillon itself knows about a token.
 type TokenStatus struct {
 	CreatedAt time.Time `json:"created_at"`
-	// LastUsedAt is when the token was last used, to within some minutes; nil: never.
+	// LastUsedAt is when the token was last used, to within some minutes; nil if never.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	// RotatedUntil is until when the secret before the latest rotation works, too; nil: it was never rotated.
+	// RotatedUntil is until when the secret before the latest rotation also works; nil if it was never rotated.
 	RotatedUntil *time.Time `json:"rotated_until,omitempty"`
 	// Revision counts changes and rotations.
 	Revision int64 `json:"revision"`
 }
 
-// IssuedToken is a token with its secret, which is shown at its creation and at its rotation only.
+// IssuedToken is a token with its secret, which is shown only at its creation and rotation.
 type IssuedToken struct {
 	APIToken
-	// Secret is what a caller sends; empty: it was not drawn by this request.
+	// Secret is the text that a caller sends; empty if this request did not create one.
 	Secret string `json:"secret,omitempty"`
 }
 
@@ -59,8 +59,8 @@ type IssuedToken struct {
 type TokenRotation struct {
 	// Hash is the SHA-256 of the new secret.
 	Hash [32]byte `json:"-"`
-	// Overlap is how long the old secret works, too, but not past the token's expiry. There is one old secret at most: another
-	// rotation ends it.
+	// Overlap is how long the old secret also works, but not past the token's expiry. There is at most one old
+	// secret: another rotation ends it.
 	Overlap input.Duration `json:"overlap"`
 	// ExpiresAt replaces the expiry of the token; nil keeps it.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
@@ -72,7 +72,7 @@ const (
 	maxTokenOverlap     = 30 * 24 * time.Hour
 )
 
-// maxTokenApps bounds what a list of apps reads for a token that is bound to some.
+// maxTokenApps bounds the apps of a token, and so the cost of listing apps for it.
 const maxTokenApps = 100
 
 // SetDefaults sets the default overlap.
@@ -92,15 +92,15 @@ func (t APIToken) Normal() APIToken {
 	return t
 }
 
-// Expired tells whether the token has ceased to work at now.
+// Expired reports whether the token has expired at now.
 func (t APIToken) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
 
-// Administers tells whether the token can manage tokens at now.
+// Administers reports whether the token can manage tokens at now.
 func (t APIToken) Administers(now time.Time) bool {
 	return t.May(ScopeAdmin) && len(t.Apps) == 0 && !t.Expired(now)
 }
 
-// CheckExpiry refuses, as Problems, an expiry that has passed at now: a token that is to cease to work is revoked.
+// CheckExpiry refuses, as Problems, an expiry that has passed at now: to end a token, revoke it.
 func CheckExpiry(at *time.Time, now time.Time) error {
 	var problems input.Problems
 	if at != nil && !now.Before(*at) {
@@ -110,10 +110,10 @@ func CheckExpiry(at *time.Time, now time.Time) error {
 	return problems.Err()
 }
 
-// May tells whether the token has a scope.
+// May reports whether the token has a scope.
 func (t APIToken) May(scope Scope) bool { return slices.Contains(t.Scopes, scope) }
 
-// Validate returns everything wrong with what the creator of a token chooses, as Problems, or nil.
+// Validate returns everything wrong with the values from the creator of a token, as Problems, or nil.
 func (t APIToken) Validate() error {
 	var problems input.Problems
 	input.CheckName(&problems, "/name", t.Name)
@@ -123,7 +123,7 @@ func (t APIToken) Validate() error {
 			n, maxTokenApps)
 		return problems.Err()
 	}
-	if t.Apps != nil && len(t.Apps) == 0 { // a list that came out empty must not make a token for everything
+	if t.Apps != nil && len(t.Apps) == 0 { // a computed list that came out empty must not allow all apps
 		problems.Add("/apps", input.CodeRequired, "apps is an empty list, so the token would work for no app; name the apps, or leave apps out "+
 			"for a token that is bound to none and works for all")
 	}
@@ -143,7 +143,7 @@ func (t APIToken) Validate() error {
 	return problems.Err()
 }
 
-// Scope is one thing that a token allows.
+// Scope is one permission of a token.
 type Scope string
 
 // The scopes. None includes another.
@@ -163,7 +163,7 @@ func Scopes() []Scope {
 	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeExport, ScopeImport, ScopeAdmin}
 }
 
-// TokensBefore are all tokens before one of them is changed: the last that can manage tokens stays.
+// TokensBefore are all tokens before one of them changes: one that can manage tokens must stay.
 type TokensBefore struct{ All []APIToken }
 
 // Named returns the token of a name.
@@ -176,7 +176,7 @@ func (b TokensBefore) Named(name string) (APIToken, bool) {
 	return APIToken{}, false
 }
 
-// Put returns declared as it is to be stored, all but its secret. The error is Problems, or ErrLastAdmin.
+// Put returns declared as it is to be stored, without its secret. The error is Problems, or ErrLastAdmin.
 func (b TokensBefore) Put(declared APIToken, by input.Change, now time.Time) (APIToken, error) {
 	declared = declared.Normal()
 	old, exists := b.Named(declared.Name)
@@ -191,7 +191,7 @@ func (b TokensBefore) Put(declared APIToken, by input.Change, now time.Time) (AP
 	return declared, b.keepAdmin(old, &declared, by, now)
 }
 
-// Delete returns the token of a name that may be deleted. The error is ErrNotFound, or ErrLastAdmin.
+// Delete returns the named token if it may be deleted. The error is ErrNotFound, or ErrLastAdmin.
 func (b TokensBefore) Delete(name string, by input.Change, now time.Time) (APIToken, error) {
 	old, exists := b.Named(name)
 	if !exists {
@@ -200,8 +200,8 @@ func (b TokensBefore) Delete(name string, by input.Change, now time.Time) (APITo
 	return old, b.keepAdmin(old, nil, by, now)
 }
 
-// keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. after is what replaces old;
-// nil: nothing.
+// keepAdmin refuses a change by a token that removes the last token that can manage tokens. after replaces old, or is
+// nil.
 func (b TokensBefore) keepAdmin(old APIToken, after *APIToken, by input.Change, now time.Time) error {
 	if by.TokenID == "" || !old.Administers(now) || after != nil && after.Administers(now) {
 		return nil
@@ -214,10 +214,10 @@ func (b TokensBefore) keepAdmin(old APIToken, after *APIToken, by input.Change, 
 	return fmt.Errorf("token %s: %w", old.Name, dispatcher.ErrLastAdmin)
 }
 
-// Rotated returns a token once it is rotated, with another secret, when it expires then, and until when its secret from before works.
-// The error is ErrConflict: it has expired, or Problems.
+// Rotated returns a token after its rotation, with another secret, the new expiry, and until when its old secret
+// works. The error is ErrConflict if it has expired, or Problems.
 func (t APIToken) Rotated(rotation TokenRotation, now time.Time) (APIToken, error) {
-	// The old secret gains nothing by a later expiry.
+	// A later expiry does not extend the old secret.
 	until := now.Add(rotation.Overlap.Std())
 	if t.ExpiresAt != nil && t.ExpiresAt.Before(until) {
 		until = *t.ExpiresAt
@@ -237,8 +237,8 @@ func (t APIToken) Rotated(rotation TokenRotation, now time.Time) (APIToken, erro
 // TokenPrefix lets secret scanners and people recognize a leaked token.
 const TokenPrefix = "carillon_"
 
-// NewToken draws a random bearer token of 256 bits. The secret goes to its owner and is stored
-// nowhere; the hash goes to the store.
+// NewToken returns a random bearer token of 256 bits. The secret goes to its owner and is not stored; the hash goes
+// to the store.
 func NewToken() (secret string, hash [32]byte) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails; see its documentation
@@ -246,8 +246,8 @@ func NewToken() (secret string, hash [32]byte) {
 	return secret, HashToken(secret)
 }
 
-// HashToken returns the hash by which the store finds a token.
+// HashToken returns the hash that the store finds a token by.
 func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 
-// NewTokenID draws the id of a token.
+// NewTokenID returns a random id for a token.
 func NewTokenID() string { return strings.ToLower(rand.Text()) }

@@ -15,103 +15,103 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Alert tells people of jobs of its app that fail, are late, do not run, or burn their error budget: when that begins, and when it ends.
+// Alert notifies people when jobs of its app begin or cease to fail, be late, not run, or burn their error budget.
 //
-// It selects jobs by name, by label, or both. One that selects nothing is a default of its app: it applies to the jobs that no
-// other alert selects. A job may have several alerts.
+// It selects jobs by name, by label, or both. An alert that selects none is a default of its app: it applies to jobs
+// that other alerts do not select. A job may have several alerts.
 type Alert struct {
-	// App and Name identify the alert; they are chosen by the client and cannot change. In a body they
-	// are optional, and equal to those in the path.
+	// App and Name identify the alert; the client chooses them, and they cannot change. In a body they are optional,
+	// and equal to those in the path.
 	App  string `json:"app" schema:"Name"`
 	Name string `json:"name" schema:"Name"`
 	Spec
 	Status `body:"-"`
 }
 
-// Spec is what a person declares of an alert.
+// Spec is the definition of an alert, as people declare it.
 type Spec struct {
 	// Description is free text of at most 1024 characters; notifications have it.
 	Description string `json:"description" schema:"max=1024"`
-	// Jobs are names of jobs, at most MaxJobs. A job of that name need not exist. nil: the alert names none. An empty list
-	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
+	// Jobs are names of jobs, at most MaxJobs. The jobs need not exist. nil: the alert names none. An empty list
+	// requires Labels, because otherwise it would select no job, while a missing list makes the alert a default of the
+	// app.
 	Jobs []string `json:"jobs,omitzero" schema:"Name,max=1000"`
 	// Labels select the jobs that have all of them, in addition to Jobs.
 	Labels input.Labels `json:"labels,omitempty"`
 	AlertConditionsOf
-	// Recovery is whether a notification tells that a condition no longer holds. Decoded alerts have it.
+	// Recovery is whether the end of a condition is notified. It is true by default.
 	Recovery bool `json:"recovery"`
-	// Mutes are times in which transitions are recorded and nobody is notified; at most MaxMutes. What still holds when
-	// they end is notified then.
+	// Mutes are times when transitions are recorded without a notification; at most MaxMutes. Conditions that still
+	// hold at their end are notified then.
 	Mutes []MuteWindow `json:"mutes,omitempty" schema:"max=20"`
-	// Destination is what gets the notifications.
+	// Destination gets the notifications.
 	Destination target.AlertDestination `json:"destination" schema:"required"`
-	// Retry says when a notification is sent again that could not be delivered. The zero value stands for a day of attempts,
-	// 15 minutes apart in the end.
+	// Retry decides when an undelivered notification is sent again. Zero means for a day, up to 15 minutes apart.
 	Retry run.Retry `json:"retry,omitzero"`
 }
 
-// Status is what Carillon knows of an alert.
+// Status is what Carillon itself knows about an alert.
 type Status struct {
-	// Muted is an operator's mute; nil: there is none.
+	// Muted is an operator's mute, or nil.
 	Muted *Mute `json:"muted,omitempty"`
 	// Firing is how many conditions of jobs hold now.
 	Firing int `json:"firing"`
-	// Warnings name what of Jobs and Labels selects no job now. Alerts in lists have none.
+	// Warnings name entries of Jobs and Labels that select no job now. Alerts in lists have none.
 	Warnings []input.Problem `json:"warnings,omitempty"`
-	// Revision counts the changes of the alert; it is its ETag. A mute or an acknowledgement is none.
+	// Revision counts the changes of the alert; it is its ETag. Mutes and acknowledgements do not count.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// AlertConditionsOf are what an alert watches; at least one is given. Runs of backfills count for none of them.
+// AlertConditionsOf are the conditions that an alert watches; at least one is given. Runs of backfills do not count.
 type AlertConditionsOf struct {
 	// Failure: runs end as failed, timed_out or lost.
 	Failure *Failures `json:"failure,omitempty"`
 	// Missed: a fire is missed; see MisfirePolicy. It ends when a scheduled fire runs again.
 	Missed bool `json:"missed,omitempty"`
-	// LateAfter: a scheduled fire begins, or has not begun, later than this after its scheduled time. 0: nobody is told.
+	// LateAfter: a scheduled fire begins, or has not begun, later than this after its scheduled time. 0: not watched.
 	LateAfter input.Duration `json:"late_after,omitempty"`
-	// OverrunAfter: an attempt takes longer than this. 0: nobody is told.
+	// OverrunAfter: an attempt takes longer than this. 0: not watched.
 	OverrunAfter input.Duration `json:"overrun_after,omitempty"`
-	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed. Disabled and
-	// paused jobs are left out. 0: nobody is told.
+	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed.
+	// Disabled and paused jobs are left out. 0: not watched.
 	NoSuccessFor input.Duration `json:"no_success_for,omitempty"`
 	// Objective: the error budget of a job burns so fast that somebody should look; see ObjectiveBurn. Jobs without an objective
 	// are left out.
 	Objective bool `json:"objective,omitempty"`
 }
 
-// Failures is when failures of a job are told.
+// Failures decide when failures of a job are notified.
 type Failures struct {
 	// After is how many runs in a row fail before the condition holds, 1 to MaxFailures; 0 means 1.
 	After int `json:"after,omitempty" schema:"max=1000,min=1"`
-	// RepeatEvery notifies again after so many further failures; 0: never.
+	// RepeatEvery notifies again after that many further failures; 0 means never.
 	RepeatEvery int `json:"repeat_every,omitempty" schema:"max=1000,min=0"`
 }
 
-// MuteWindow is a time in which an alert notifies nobody: one that comes again and again, by Schedule and Duration, or
-// one by From and To.
+// MuteWindow is a time without notifications of an alert: a recurring one, by Schedule and Duration, or a single one,
+// by From and To.
 type MuteWindow struct {
-	// Schedule says when the window begins, as the expression of a trigger does; Duration is how long it lasts, and Timezone
-	// the zone of Schedule, UTC if it is empty.
+	// Schedule is when the window begins, in the form of a trigger's expression; Duration is how long it lasts, and
+	// Timezone is the zone of Schedule, UTC if it is empty.
 	Schedule string `json:"schedule,omitempty"`
 	// How long it lasts, 1m to 744h.
 	Duration input.Duration `json:"duration,omitempty"`
 	// IANA time zone of schedule; default UTC.
 	Timezone string `json:"timezone,omitempty"`
-	// From and To bound a window that comes once; To is after From.
+	// From and To bound a single window; To is after From.
 	From *time.Time `json:"from,omitempty"`
 	To   *time.Time `json:"to,omitempty"`
 }
 
 // Mute is an operator's mute of an alert.
 type Mute struct {
-	// Until is when it ends; nil: when somebody unmutes the alert.
+	// Until is when it ends; nil if somebody has to unmute the alert.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
-	// By is the actor that the audit log names, and At when it was muted. Read-only.
+	// By is the actor, as in the audit log, and At is when it was muted. Read-only.
 	By string     `json:"by,omitempty" body:"-"`
 	At *time.Time `json:"at,omitempty" body:"-"`
 }
@@ -136,7 +136,7 @@ func (a *Alert) SetDefaults() {
 // SetDefaults gives decoded failures the values of fields that their JSON leaves out.
 func (f *Failures) SetDefaults() { f.After = 1 }
 
-// defaultAlertRetry tries for a day, at most every 15 minutes in the end.
+// defaultAlertRetry tries for a day, with up to 15 minutes between attempts.
 func defaultAlertRetry() run.Retry {
 	return run.Retry{MaxAttempts: run.MostAttempts, Base: input.Duration(5 * time.Second), Cap: input.Duration(15 * time.Minute),
 		MaxAge: run.DefaultMaxAge}
@@ -148,7 +148,7 @@ func (a Alert) Resolved() Alert {
 		a.Retry = defaultAlertRetry()
 	}
 	if len(a.Jobs) == 0 {
-		a.Jobs = nil // Labels alone select
+		a.Jobs = nil // only Labels select
 	}
 	if a.Failure != nil && a.Failure.After == 0 {
 		a.Failure = &Failures{After: 1, RepeatEvery: a.Failure.RepeatEvery}
@@ -251,7 +251,7 @@ func (m Mute) Validate() error {
 	return problems.Err()
 }
 
-// Decide returns the mute that an alert has once it is muted, or unmuted if m is nil, at now. The error is Problems.
+// Decide returns the mute of an alert after it is muted, or unmuted if m is nil, at now. The error is Problems.
 func (m *Mute) Decide(by input.Change, now time.Time) (*Mute, error) {
 	if m == nil {
 		return nil, nil
@@ -259,7 +259,7 @@ func (m *Mute) Decide(by input.Change, now time.Time) (*Mute, error) {
 	return &Mute{Until: input.WholeMillis(m.Until), Reason: m.Reason, By: by.Actor, At: &now}, checkUntil(m.Until, now)
 }
 
-// checkUntil refuses what would have ended before it begins.
+// checkUntil refuses an end that has passed.
 func checkUntil(until *time.Time, now time.Time) error {
 	if until == nil || until.After(now) {
 		return nil
@@ -268,8 +268,8 @@ func checkUntil(until *time.Time, now time.Time) error {
 		" has passed; it is " + input.FormatInstant(now) + ": give a later one, or leave it out"}}
 }
 
-// MutedUntil returns when a mute that stands at now ends, at the earliest; far is set if nobody knows. Both are zero if none
-// stands. The windows that follow one another are looked at when the first has ended.
+// MutedUntil returns the earliest end of the mute at now, EndOfTime if it has no end. Adjoining windows are
+// considered when the first one has ended.
 func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
 	later := func(end time.Time) {
 		if end.After(now) && end.After(until) {
@@ -291,7 +291,7 @@ func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
 		}
 		s, err := w.parse()
 		if err != nil {
-			continue // it was valid when it was stored; an alert that notifies is better than one that does not
+			continue // it was valid when it was stored; rather notify than stay silent
 		}
 		if begun, ok := s.Previous(now.Add(time.Millisecond)); ok {
 			later(begun.Add(w.Duration.Std()))
@@ -300,15 +300,15 @@ func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
 	return until, muted
 }
 
-// Selects tells whether a selects a job by its name or labels. A default selects none; see Of.
+// Selects reports whether a selects a job by its name or labels. A default selects none; see Of.
 func (a Alert) Selects(name string, labels input.Labels) bool {
 	return slices.Contains(a.Jobs, name) || len(a.Labels) > 0 && labels.Have(a.Labels)
 }
 
-// IsDefault tells whether a applies to the jobs of its app that no other alert selects.
+// IsDefault reports whether a applies to the jobs of its app that other alerts do not select.
 func (a Alert) IsDefault() bool { return len(a.Jobs) == 0 && len(a.Labels) == 0 }
 
-// Of returns those of an app's alerts that apply to a job: those that select it, or else the defaults.
+// Of returns the alerts of an app that apply to a job: those that select it, or else the defaults.
 func Of(all []Alert, name string, labels input.Labels) []Alert {
 	selected := slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.Selects(name, labels) })
 	if len(selected) > 0 {
@@ -317,7 +317,7 @@ func Of(all []Alert, name string, labels input.Labels) []Alert {
 	return slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.IsDefault() })
 }
 
-// Attached returns the job whose runs deliver the notifications of a.
+// Attached returns the job with the runs that deliver the notifications of a.
 func (a Alert) Attached() dispatcher.Job {
 	job := dispatcher.Job{App: a.App, Name: a.Name + dispatcher.AlertSuffix,
 		JobSpec: dispatcher.JobSpec{Target: a.Destination.Target(), JobPolicies: dispatcher.JobPolicies{Retry: a.Retry}}}
@@ -328,32 +328,32 @@ func (a Alert) Attached() dispatcher.Job {
 	return job
 }
 
-// Declares tells whether a, which is stored, is what declared would become. A value that is given for a secret differs
-// always, as that of a job does.
+// Declares reports whether declared, once stored, would equal the stored alert a. A given value of a secret always
+// counts as different, as in Job.Declares.
 func (a Alert) Declares(declared Alert) bool {
 	return !target.GivesSecret(declared) && input.SameJSON(a.Resolved().Spec, declared.Resolved().Spec)
 }
 
-// Before is what a PUT of an alert depends on.
+// Before holds everything that a PUT of an alert depends on.
 type Before struct {
-	Old      *Alert         // as it is stored; nil: it is new
+	Old      *Alert         // as it is stored; nil if it is new
 	Bounds   *target.Bounds // of its app
-	Alerts   int            // that the app has; it matters for a new one
+	Alerts   int            // number in the app; needed for a new alert
 	Defaults *dispatcher.JobDefaults
 	Attached dispatcher.AttachedBefore
-	// Warnings are those of the alert that is declared: what of it selects no job.
+	// Warnings are about entries of the declared alert that select no job.
 	Warnings []input.Problem
 	Keys     bool // the node has keys to store secrets with
 }
 
-// Change is what becomes of an alert that is put.
+// Change is the effect of a PUT of an alert.
 type Change struct {
 	Alert    Alert // as it is to be stored, but with the values of its secrets
 	Attached dispatcher.AttachedChange
 }
 
-// Unchanged returns the alert as it is stored, with its warnings, if a PUT of declared leaves it so. What is outside the bounds of
-// its app is refused also then.
+// Unchanged returns the stored alert, with its warnings, if a PUT of declared would not change it. An alert outside
+// the bounds of its app is refused even then.
 func (b Before) Unchanged(declared Alert) (Alert, bool) {
 	if b.Old == nil || b.Bounds.CheckDestination(declared.App, declared.Destination) != nil || !b.Old.Declares(declared) {
 		return Alert{}, false
@@ -363,8 +363,8 @@ func (b Before) Unchanged(declared Alert) (Alert, bool) {
 	return same, true
 }
 
-// Put decides what becomes of declared at now. The error is Problems: it is outside the bounds of its app, or one too many, or its
-// secrets cannot be stored.
+// Put returns the effect of declared at now. The error is Problems: it is outside the bounds of its app, or one alert
+// too many, or its secrets cannot be stored.
 func (b Before) Put(declared Alert, now time.Time) (c Change, err error) {
 	c.Alert = declared.Resolved()
 	var problems input.Problems
@@ -382,7 +382,7 @@ func (b Before) Put(declared Alert, now time.Time) (c Change, err error) {
 	return c, ofDestination(err)
 }
 
-// ofDestination turns the JSON pointers of problems of an attached job into those in its alert.
+// ofDestination converts the JSON pointers of problems of an attached job to pointers in its alert.
 func ofDestination(err error) error {
 	var problems input.Problems
 	if !errors.As(err, &problems) {

@@ -1,4 +1,4 @@
-// Package alert decides when an alert begins and ends to hold, and what is told of it: what people declare, the states of
-// its conditions, and the machine that leads from one to the next. How a notification is written and where it goes is
-// the target's.
+// Package alert decides when the conditions of an alert begin and end, and which notifications follow. It has the
+// definitions of alerts, the states of their conditions, and the state machine between them. Package target writes
+// the notifications and sends them.
 package alert

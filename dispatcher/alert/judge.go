@@ -16,41 +16,41 @@ type End struct {
 	State     run.State
 	Class     run.Class
 	Error     string
-	StartedAt time.Time // of the latest attempt; zero: there was none
-	EndedAt   time.Time // or when it was decided
-	// OwedFrom is since when the run could begin, if a pause or a change kept it from beginning in time; zero: nothing did.
+	StartedAt time.Time // of the latest attempt; zero without one
+	EndedAt   time.Time // or the time of the decision
+	// OwedFrom is since when the run could begin, if a pause or a change kept it from beginning in time; else zero.
 	OwedFrom time.Time
-	// Missed is how many fires were missed; 0: the run ended.
+	// Missed is how many fires were missed; 0 if a run ended.
 	Missed int
 }
 
-// Facts are what has to be known to look at a condition at some time.
+// Facts are the input for checking a condition at some time.
 type Facts struct {
-	// Watched tells that fires of the job are to be expected: the job and its app are enabled, and the job is not paused.
+	// Watched is true if fires of the job are expected: the job and its app are enabled, and the job is not paused.
 	Watched bool
 	// ChangedAt is the latest change of the job, its app and the alert.
 	ChangedAt time.Time
-	// LastSuccess is when a run succeeded last; zero: none did lately.
+	// LastSuccess is when the last run succeeded; zero if none did recently.
 	LastSuccess time.Time
-	// Oldest is the run whose attempt is under way for the longest time, since OldestSince; zero: none is.
+	// Oldest is the run with the longest attempt under way, since OldestSince; zero if there is none.
 	Oldest      run.Key
 	OldestSince time.Time
-	// Burn is how fast the error budget of the job burns; nil: the job has no objective, or nothing is counted yet.
+	// Burn is the state of the job's error budget; nil if the job has no objective, or no fires are counted yet.
 	Burn *dispatcher.ObjectiveBurn
 }
 
-// How often conditions are looked at, and how long the state of one is kept after it ended.
+// How often conditions are checked, and how long the state of a condition is kept after its end.
 const (
 	lookSoon  = time.Minute
 	lookLater = 10 * time.Minute
 	keptFor   = 24 * time.Hour
-	// countedAfter is how long after the end of what was counted for an objective the next five minutes are counted, and
-	// countsOld how old counts may be to say anything about now.
+	// countedAfter is how long after the counted time of an objective the next five minutes are counted, and
+	// countsOld is the age at which counts say nothing about now.
 	countedAfter = 6 * time.Minute
 	countsOld    = 30 * time.Minute
 )
 
-// After applies the end of a run, or missed fires. Runs of backfills are left out before.
+// After applies the end of a run, or missed fires. The caller leaves out runs of backfills.
 func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []Made) {
 	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, Class: end.Class, Error: end.Error, ScheduledAt: end.ScheduledAt}
 	if end.Missed == 0 {
@@ -78,7 +78,7 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 		}
 	case target.AlertOverrun:
 		if t.Firing {
-			t.LookAt = now // another run may take too long as well
+			t.LookAt = now // another run may take too long, too
 		}
 	}
 	if !relevant || seen.Met == 0 && !t.Armed() {
@@ -95,7 +95,7 @@ func count(met bool) int {
 	return 0
 }
 
-// scheduled returns t with the time at which a condition that is none of time is to be looked at.
+// scheduled returns t with the next time to check a condition that does not depend on time.
 func (t Track) scheduled(now time.Time) Track {
 	switch {
 	case t.Condition == target.AlertNoSuccess || t.Condition == target.AlertOverrun || t.Condition == target.AlertObjective:
@@ -109,7 +109,7 @@ func (t Track) scheduled(now time.Time) Track {
 	return t
 }
 
-// Begins returns the track of a condition of time, from which it is measured.
+// Begins returns the track of a condition that depends on time, measured from now.
 func (t Track) Begins(alert Alert, now time.Time) Track {
 	switch t.Condition {
 	case target.AlertNoSuccess:
@@ -120,11 +120,10 @@ func (t Track) Begins(alert Alert, now time.Time) Track {
 	return t
 }
 
-// Expired tells whether a track is to be removed: nothing is to be known of the condition any more.
+// Expired reports whether a track is to be removed, because the condition has no state any more.
 func (t Track) Expired(now time.Time) bool { return t.Idle() && !t.LookAt.After(now) }
 
-// Look looks at the condition, if it is time, and applies what follows from that and from the passing of time. Facts are as of
-// now.
+// Look checks the condition, if it is time, and applies the result and the passing of time. Facts are as of now.
 func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, []Made) {
 	if t.LookAt.IsZero() || t.LookAt.After(now) {
 		return t.Check(rule, now)
@@ -147,8 +146,8 @@ func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, 
 	return t.scheduled(now), made
 }
 
-// lookForRecovery ends a failure after which a run succeeded. The end of that run says so as well, unless it was recorded
-// before the failure was.
+// lookForRecovery ends a failure that was followed by a successful run. The end of that run does the same, unless it
+// was recorded before the failure.
 func (t Track) lookForRecovery(facts Facts, now time.Time) (Track, *Observation) {
 	t.LookAt = now.Add(lookLater)
 	if t.Firing && facts.LastSuccess.After(t.MetAt) {
@@ -186,7 +185,7 @@ func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (T
 	since := facts.OldestSince
 	switch took := now.Sub(since); {
 	case since.IsZero():
-		t.LookAt = now.Add(most) // what begins from now on cannot take too long before
+		t.LookAt = now.Add(most) // runs that begin from now on cannot take too long before
 	case took <= most:
 		t.LookAt = since.Add(most + time.Millisecond)
 	case t.Firing:
@@ -202,8 +201,8 @@ func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (T
 	return t, nil
 }
 
-// lookForBurn judges how fast an error budget burns, once for each five minutes that are counted. Counts that are old say
-// nothing about now, as those of an objective whose history is still being counted.
+// lookForBurn judges how fast an error budget burns, once for each counted five minutes. It ignores old counts, such
+// as those of an objective while its history is still being counted.
 func (t Track) lookForBurn(burn *dispatcher.ObjectiveBurn, now time.Time) (Track, *Observation) {
 	t.LookAt = now.Add(lookSoon)
 	if burn == nil || now.Sub(burn.To) > countsOld {

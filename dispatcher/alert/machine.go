@@ -7,39 +7,39 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Track is the state of one condition of an alert for one job, as a store keeps it. Its methods are pure: they return the
-// track that follows, and what happened.
+// Track is the state of one condition of an alert for one job, as a store keeps it. Its methods are pure: they return
+// the next track, and the transitions.
 type Track struct {
 	AlertID   int64                 `json:"-"`
 	JobID     int64                 `json:"-"`
 	Condition target.AlertCondition `json:"-"`
 	Firing    bool                  `json:"-"`
-	Since     time.Time             `json:"since,omitzero"`     // when Firing became what it is
+	Since     time.Time             `json:"since,omitzero"`     // when Firing last changed
 	Count     int                   `json:"count,omitempty"`    // how often the condition was met in a row
 	Repeated  int                   `json:"repeated,omitempty"` // Count at the latest firing or still_firing
-	Run       string                `json:"run,omitempty"`      // the latest that met the condition, as Class and Error; or Error says why it is met
+	Run       string                `json:"run,omitempty"`      // the latest that met the condition
 	Class     run.Class             `json:"class,omitempty"`
 	Error     string                `json:"error,omitempty"`
-	MetAt     time.Time             `json:"met_at,omitzero"`     // when the condition was met last
+	MetAt     time.Time             `json:"met_at,omitzero"`     // when the condition was last met
 	Sequence  int64                 `json:"sequence,omitempty"`  // of the latest transition
-	ChangedAt time.Time             `json:"changed_at,omitzero"` // when it was; later each time
-	// Told is the transition of the latest notification, empty: none, and ToldAt its time.
+	ChangedAt time.Time             `json:"changed_at,omitzero"` // time of the latest transition; later each time
+	// Told is the transition of the latest notification, empty if there was none, and ToldAt is its time.
 	Told   target.AlertTransition `json:"told,omitempty"`
 	ToldAt time.Time              `json:"told_at,omitzero"`
-	// Open tells that people were told that the condition holds, and were not told yet that it holds no longer.
+	// Open is true if the condition was notified and its end was not notified yet.
 	Open         bool               `json:"open,omitempty"`
 	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
-	// MeasuredFrom is since when the time is measured that the condition bounds; zero: it is none of time.
+	// MeasuredFrom is the start of the time that the condition bounds; zero if it does not depend on time.
 	MeasuredFrom time.Time `json:"measured_from,omitzero"`
-	// LookAt is when the condition itself is to be looked at, apart from mutes and acknowledgements; zero: never.
+	// LookAt is when to check the condition itself, apart from mutes and acknowledgements; zero means never.
 	LookAt time.Time `json:"look_at,omitzero"`
 }
 
-// Rule is what of an alert decides about a condition.
+// Rule has the values of an alert that decide about a condition.
 type Rule struct {
 	After, RepeatEvery int // as in Failures
 	Recovery           bool
-	// Muted tells that the alert is muted until MutedUntil.
+	// Muted is true if the alert is muted until MutedUntil.
 	Muted      bool
 	MutedUntil time.Time
 }
@@ -67,39 +67,39 @@ func (a Alert) RuleOf(condition target.AlertCondition, now time.Time) (rule Rule
 	return rule, has
 }
 
-// Observation is something that meets a condition, or ends it.
+// Observation is an event that meets a condition, or ends it.
 type Observation struct {
-	// Met is how often the condition is met; 0: the observation ends it.
+	// Met is how often the condition is met; 0 if the observation ends it.
 	Met int
-	// At is when that happened.
+	// At is the time of the event.
 	At time.Time
-	// What follows describes the run or the missed fires of it. LateBy is as in AlertNotification.
+	// The other fields describe the run or the missed fires. LateBy is as in AlertNotification.
 	Trigger, Run string
 	Class        run.Class
 	Error        string
 	ScheduledAt  time.Time
 	LateBy       time.Duration
-	// Reason is why the condition ends without the job having done anything, such as that the job was deleted.
+	// Reason is why the condition ends for another cause than a run, such as the deletion of the job.
 	Reason string
 }
 
-// Made is a transition that was made.
+// Made is a completed transition.
 type Made struct {
 	Transition target.AlertTransition
 	At, Since  time.Time
 	Sequence   int64
 	Count      int
-	// After is when the transition was that was notified before; zero: none was.
+	// After is the time of the previously notified transition; zero if there was none.
 	After time.Time
-	// Kept is why it is not notified; empty: it is.
+	// Kept is why it is not notified; empty if it is.
 	Kept Kept
-	// Observation is what caused it; zero: time did.
+	// Observation is its cause; zero if it was caused by time.
 	Observation Observation
 	// By and Reason are as in AlertNotification.
 	By, Reason string
 }
 
-// Observe applies an observation. now is when it is judged: transitions are of then, each later than the one before.
+// Observe applies an observation at now. Transitions get that time, each later than the one before.
 func (t Track) Observe(rule Rule, seen Observation, now time.Time) (Track, []Made) {
 	expired := t.acknowledgementEnded(now)
 	if expired {
@@ -157,19 +157,19 @@ func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 	return t, nil
 }
 
-// Why a transition is made that no run caused.
+// Reasons of transitions that were not caused by a run.
 const (
 	muteEnded            = "the mute of the alert ended"
 	acknowledgementEnded = "its acknowledgement ended"
 )
 
-// acknowledgementEnded tells whether the time of an acknowledgement has passed. People are told then that the condition
-// still holds.
+// acknowledgementEnded reports whether the time of an acknowledgement has passed. Then the condition is notified
+// again.
 func (t Track) acknowledgementEnded(now time.Time) bool {
 	return t.Acknowledged != nil && t.Acknowledged.Until != nil && !t.Acknowledged.Until.After(now)
 }
 
-// Acknowledge makes a note of who knows that the condition holds; it must hold.
+// Acknowledge stores who knows about the condition, which must hold.
 func (t Track) Acknowledge(rule Rule, ack AcknowledgedAlert, now time.Time) (Track, []Made) {
 	t.Acknowledged = &ack
 	return t.made(rule, Made{Transition: target.AlertAcknowledged, By: ack.By, Reason: ack.Reason}, now)
@@ -190,7 +190,7 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 	m.Kept = t.keeps(rule, m.Transition)
 	switch {
 	case m.Kept == KeptRecovery:
-		t.Open = false // nobody waits to be told
+		t.Open = false // no notification of its end is due
 	case m.Kept == "":
 		t.Told, t.ToldAt = m.Transition, now
 		t.Open = t.Firing
@@ -198,7 +198,7 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 	return t, []Made{m}
 }
 
-// keeps says why a transition that t has just made is not notified; empty: it is.
+// keeps returns why a transition that t has just made is not notified; empty if it is.
 func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 	switch {
 	case transition == target.AlertResolved && !t.Open:
@@ -213,8 +213,8 @@ func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 	return ""
 }
 
-// Overtakes tells whether people were told something later than n, so that n would tell them what holds no longer. Somebody who
-// acknowledges a condition does not keep others from being told that it holds.
+// Overtakes reports whether a later notification than n was sent, so that n is out of date. An acknowledgement alone
+// does not make the notification of the condition out of date.
 func (t Track) Overtakes(n target.AlertNotification) bool {
 	if t.Told == target.AlertAcknowledged && t.Since.Equal(n.Since) && n.Transition != target.AlertAcknowledged {
 		return false
@@ -222,19 +222,19 @@ func (t Track) Overtakes(n target.AlertNotification) bool {
 	return t.ToldAt.After(n.At)
 }
 
-// Armed tells whether the end of any run of the job may change the track.
+// Armed reports whether the end of any run of the job may change the track.
 func (t Track) Armed() bool { return t.Firing || t.Count > 0 }
 
-// KeptBack tells whether a mute keeps something from being notified.
+// KeptBack reports whether a mute holds a notification back.
 func (t Track) KeptBack() bool { return t.Firing != t.Open }
 
-// Idle tells whether there is nothing to be known of the condition.
+// Idle reports whether the condition has no state.
 func (t Track) Idle() bool {
 	return !t.Firing && !t.Open && t.Count == 0 && t.MeasuredFrom.IsZero()
 }
 
-// CheckAt returns when time alone may change the track: a mute or an acknowledgement ends that keeps something back, or the
-// condition is to be looked at; zero: never.
+// CheckAt returns when time alone may change the track: when a mute or an acknowledgement that holds a notification
+// back ends, or when the condition is to be checked; zero means never.
 func (t Track) CheckAt(rule Rule) (at time.Time) {
 	earliest := func(other time.Time) {
 		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
@@ -251,7 +251,7 @@ func (t Track) CheckAt(rule Rule) (at time.Time) {
 	return at
 }
 
-// State returns t as people see it, without what became of its notification.
+// State returns t as people see it, without the state of its notification.
 func (t Track) State(alert Alert, job string, now time.Time) State {
 	state := State{App: alert.App, Alert: alert.Name, Job: job, Condition: t.Condition, Firing: t.Firing, Since: t.Since, Count: t.Count,
 		Run: t.Run, Class: t.Class, Error: t.Error, Sequence: t.Sequence, Acknowledged: t.Acknowledged}

@@ -12,7 +12,7 @@ import (
 
 var alertStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// alertStep is one thing that happens to a track, and what is told of it then: transitions in brackets are kept back.
+// alertStep is one event of a track, and the notifications that follow: transitions in brackets are held back.
 type alertStep struct {
 	do   string // fail, succeed, ack, ack 1h, check
 	mute bool
@@ -109,8 +109,8 @@ func TestTransitionsOfAlerts(t *testing.T) {
 	}
 }
 
-// TestReceiverOfAlertsKnowsWhatHolds applies steps at random and compares what a receiver knows with what holds.
-func TestReceiverOfAlertsKnowsWhatHolds(t *testing.T) {
+// TestReceiverOfAlertsKnowsTheState applies steps at random and compares what a receiver knows with the state.
+func TestReceiverOfAlertsKnowsTheState(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -40,7 +40,7 @@ func TestBurnOfObjectives(t *testing.T) {
 	}
 }
 
-// What counts say of an objective, and what is told then.
+// The counts of an objective, and the notifications that follow.
 func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 	t.Parallel()
 	const bad, good, unsure, none, old = "bad", "good", "unsure", "none", "old"

@@ -55,7 +55,7 @@ func TestPutDecidesAboutAnAlert(t *testing.T) {
 	}
 }
 
-// A mute and an acknowledgement note who made them, and end in the future.
+// Mutes and acknowledgements store their author, and end in the future.
 func TestMutesAndAcknowledgementsEndInTheFuture(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)

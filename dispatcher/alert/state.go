@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// State is what is known of one condition of an alert for one job. There is one while the condition holds, while failures
-// are counted towards it, and for some time after it ended; and for as long as time is measured for it.
+// State is the state of one condition of an alert for one job. It exists while the condition holds, while failures
+// are counted towards it, for some time after its end, and as long as time is measured for it.
 type State struct {
 	App       string                `json:"app"`
 	Alert     string                `json:"alert"`
@@ -17,42 +17,43 @@ type State struct {
 	Condition target.AlertCondition `json:"condition"`
 	// Firing is whether the condition holds.
 	Firing bool `json:"firing"`
-	// Since is when Firing began to be what it is.
+	// Since is when Firing last changed.
 	Since time.Time `json:"since"`
-	// Count is how many failures in a row, or missed fires, there were.
+	// Count is the number of failures in a row, or of missed fires.
 	Count int `json:"count"`
-	// Run, Class and Error are those of the latest run that the condition was met by; empty: none. For an objective, Error says
-	// how fast the error budget burned.
+	// Run, Class and Error are from the latest run that met the condition; empty if there is none. For an objective,
+	// Error says how fast the error budget burned.
 	Run   string    `json:"run,omitempty" schema:"RunID"`
 	Class run.Class `json:"class,omitempty"`
-	// Of the latest run that the condition was met by; for objective, how fast the error budget burned.
+	// The error of the latest run that met the condition; for objective, how fast the error budget burned.
 	Error string `json:"error,omitempty"`
 	// Sequence counts the transitions.
 	Sequence int64 `json:"sequence"`
-	// Acknowledged is who knows of it; nil: nobody said so.
+	// Acknowledged is who acknowledged it; nil without an acknowledgement.
 	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
-	// MutedUntil is when the mute that keeps its notification back ends; nil: none does. A mute without an end ends in 9999.
+	// MutedUntil is when the mute that holds its notification back ends, or nil. A mute without an end ends in 9999.
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
-	// Notification is the latest one; nil: there was none yet.
+	// Notification is the latest notification; nil if there was none yet.
 	Notification *Delivery `json:"notification,omitempty"`
 }
 
-// AcknowledgedAlert says who knows that a condition holds. Until it ends, nobody is told that the condition still holds. It ends
-// when the condition does, which is notified.
+// AcknowledgedAlert says who knows about a condition. Until it ends, the condition is not notified again. The end of
+// the condition ends it, and is notified.
 type AcknowledgedAlert struct {
 	By     string     `json:"by"`
 	At     time.Time  `json:"at"`
-	Until  *time.Time `json:"until,omitempty"` // nil: until the condition ends
+	Until  *time.Time `json:"until,omitempty"` // nil if it ends with the condition
 	Reason string     `json:"reason,omitempty"`
 }
 
-// Delivery is what became of a notification.
+// Delivery is the state of a notification.
 type Delivery struct {
 	// Run is the id of the run that delivers it.
 	Run        string                 `json:"run" schema:"RunID"`
 	Transition target.AlertTransition `json:"transition"`
 	At         time.Time              `json:"at"`
-	// State is that of the run; empty: its history was removed. Failed, timed_out and lost: nobody was told. Class and Error say why.
+	// State is the state of the run; empty if its history was removed. After failed, timed_out and lost, the
+	// notification was not delivered; Class and Error say why.
 	State run.State `json:"state,omitempty"`
 	Class run.Class `json:"class,omitempty"`
 	Error string    `json:"error,omitempty"`
@@ -61,9 +62,9 @@ type Delivery struct {
 // Acknowledgement is a request to acknowledge, by its body.
 type Acknowledgement struct {
 	Job string `json:"job" schema:"Name,required"`
-	// Condition is the one that holds; empty: all of the alert that hold for the job.
+	// Condition is the acknowledged condition; empty means all conditions of the alert that hold for the job.
 	Condition target.AlertCondition `json:"condition,omitempty"`
-	// Until is when it ends, in the future; nil: when the condition does.
+	// Until is when it ends, in the future; nil if it ends with the condition.
 	Until *time.Time `json:"until,omitempty"`
 	// Reason is free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
@@ -80,17 +81,17 @@ func (a Acknowledgement) Validate() error {
 	return problems.Err()
 }
 
-// Covers tells whether a is about a condition.
+// Covers reports whether a is about a condition.
 func (a Acknowledgement) Covers(condition target.AlertCondition) bool {
 	return a.Condition == "" || a.Condition == condition
 }
 
-// Decide returns what is noted of a that is made at now. The error is Problems.
+// Decide returns what is stored for a at now. The error is Problems.
 func (a Acknowledgement) Decide(by input.Change, now time.Time) (AcknowledgedAlert, error) {
 	return AcknowledgedAlert{By: by.Actor, At: now, Until: input.WholeMillis(a.Until), Reason: a.Reason}, checkUntil(a.Until, now)
 }
 
-// Event is one transition of the past. It is kept as long as the app's history.
+// Event is one past transition. It is kept as long as the app's history.
 type Event struct {
 	At         time.Time              `json:"at"`
 	Alert      string                 `json:"alert"`
@@ -99,17 +100,16 @@ type Event struct {
 	Transition target.AlertTransition `json:"transition"`
 	Sequence   int64                  `json:"sequence"`
 	Count      int                    `json:"count,omitempty"`
-	// Run, Class and Error are those of the run that caused it; empty: none did. For an objective, Error is as in State.
+	// Run, Class and Error are from the run that caused it, if any. For an objective, Error is as in State.
 	Run   string    `json:"run,omitempty" schema:"RunID"`
 	Class run.Class `json:"class,omitempty"`
 	Error string    `json:"error,omitempty"`
-	// Notified is whether it was notified at once; if not, Kept says why: muted, acknowledged, recovery, or not_told, for the end of
-	// something that nobody was told of.
+	// Notified is whether it was notified at once; if not, Kept says why: muted, acknowledged, recovery, or not_told,
+	// for the end of a condition that was not notified.
 	Notified bool `json:"notified"`
-	// Why it was not: the alert was muted, somebody had acknowledged, it does not tell of recoveries, or it
-	// ended before anybody was told that it began.
+	// Why not: it was muted or acknowledged, the alert omits recoveries, or the condition was never notified.
 	Kept Kept `json:"kept,omitempty"`
-	// By and Reason are as those of AlertNotification.
+	// By and Reason are as in AlertNotification.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Cursor is the key of the event in lists.
@@ -121,8 +121,8 @@ type Kept string
 
 // The reasons.
 const (
-	KeptMuted        Kept = "muted"        // what still holds at the end of the mute is notified then
+	KeptMuted        Kept = "muted"        // conditions that still hold at the end of the mute are notified then
 	KeptAcknowledged Kept = "acknowledged" // a person knows already
-	KeptRecovery     Kept = "recovery"     // the alert does not tell of recoveries
-	KeptUntold       Kept = "not_told"     // it ended before anybody was told that it began
+	KeptRecovery     Kept = "recovery"     // the alert does not notify recoveries
+	KeptUntold       Kept = "not_told"     // the condition ended before it was notified
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A run that was refused as stale neither counts as a failure nor as the success that ends failures.
+// A run that was refused as stale counts neither as a failure nor as the success that ends failures.
 func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	t.Parallel()
 	alert := Alert{Spec: Spec{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}}

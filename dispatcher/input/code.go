@@ -40,7 +40,7 @@ const (
 	CodeCountRange      = "count_range"
 	CodeCronControl     = "cron_control"   // control, invisible or non-ASCII white space
 	CodeCronDays        = "cron_days"      // quartz: not exactly one of the two day fields is ?
-	CodeCronEmpty       = "cron_empty"     // nothing but white space
+	CodeCronEmpty       = "cron_empty"     // only white space
 	CodeCronFields      = "cron_fields"    // wrong number of fields
 	CodeCronHash        = "cron_hash"      // H without an identity to hash
 	CodeCronMacro       = "cron_macro"     // unknown @name
@@ -170,13 +170,13 @@ const (
 	WarnZone        = "tz_abbrev"    // an abbreviation as the zone
 )
 
-// CodeRow is what the code of a problem or warning means.
+// CodeRow is the meaning of the code of a problem or warning.
 type CodeRow struct {
 	// Code is the value of `code` in a problem+json response and in a warning.
 	Code string
-	// Status is that of a response whose only problem has the code; 0: it is a warning.
+	// Status is the status of a response with only this problem; 0 for a warning.
 	Status int
-	// Title says in a few words what is wrong, as the first line of a diagnostic of Terraform.
+	// Title names the problem in a few words, as the first line of a diagnostic of Terraform.
 	Title string
 }
 
@@ -341,7 +341,7 @@ var Codes = []CodeRow{
 	{CodeZoneData, 422, "Time zone data that cannot be used"},
 }
 
-// RowOf returns the row of a code. Clients meet codes of a newer API, for which it is empty.
+// RowOf returns the row of a code. It is empty for codes of a newer API, which clients may get.
 func RowOf(code string) CodeRow {
 	i, known := slices.BinarySearchFunc(Codes, code, func(row CodeRow, code string) int { return strings.Compare(row.Code, code) })
 	if !known {

@@ -1,3 +1,3 @@
-// Package input is what all rooms have in common to read what people and programs write: problems with their codes,
-// names, texts, durations, instants, labels, JSON, and who asks for a change or a page of a list.
+// Package input has the types and checks that all packages share for input of people and programs: problems with
+// their codes, names, texts, durations, instants, labels, JSON, requests for changes, and pages of lists.
 package input

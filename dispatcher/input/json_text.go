@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// CheckJSONText returns the strings, keys and numbers of a valid JSON text that cannot be stored or read as they are written,
-// as Problems, or nil: databases refuse NUL, half of a surrogate pair is no character, so every decoder would replace it by
-// another one, and receivers make infinity or an error of a number beyond the range of a double (RFC 8259, section 6). most is
-// the greatest number of problems returned.
+// CheckJSONText returns, as Problems or nil, the strings, keys and numbers of a valid JSON text that cannot be stored
+// or read as written: databases refuse NUL, decoders replace half of a surrogate pair by another character, and
+// receivers turn a number beyond the range of a double into infinity or an error (RFC 8259, section 6). most bounds
+// the number of returned problems.
 func CheckJSONText(text []byte, most int) error {
 	w := jsonTextWalker{text: text, most: most}
 	w.walk()
@@ -109,9 +109,9 @@ func (w *jsonTextWalker) check(literal []byte) {
 // MaxJSONNumber bounds a number in a JSON text, in bytes.
 const MaxJSONNumber = 1 << 10
 
-// checkNumber reports a number that is too long, or that no double holds.
+// checkNumber reports a number that is too long, or that exceeds a double.
 func (w *jsonTextWalker) checkNumber(number []byte) {
-	const always = 300 // digits that are within the range of a double
+	const always = 300 // digits that are always within the range of a double
 	switch {
 	case len(number) > MaxJSONNumber:
 		w.problems.Add(w.path(), CodeJSONNumber, "number has %d bytes; the maximum is %d: write it as a text", len(number), MaxJSONNumber)
@@ -133,7 +133,7 @@ func escapedUnit(text []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// path is the JSON pointer of the current string, or of the member whose key it is.
+// path returns the JSON pointer of the current string, or of its member if it is a key.
 func (w *jsonTextWalker) path() string {
 	path := ""
 	for _, level := range w.open {
@@ -162,7 +162,7 @@ const MaxPayload = 256 << 10
 // MaxPayloadDepth bounds how deep a payload nests.
 const MaxPayloadDepth = 32
 
-// CheckPayload reports a payload that is too large, too deep or no JSON; none is all right.
+// CheckPayload reports a payload that is too large, too deep or not JSON; no payload is valid.
 func CheckPayload(problems *Problems, payload json.RawMessage) {
 	if len(payload) > MaxPayload {
 		problems.Add("/payload", CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))

@@ -51,7 +51,7 @@ func TestJSONTextThatNoDatabaseStoresIsFound(t *testing.T) {
 	}
 }
 
-// FuzzCheckJSONText compares with what encoding/json makes of the text: it replaces half a pair by U+FFFD.
+// FuzzCheckJSONText compares with encoding/json, which replaces half a pair by U+FFFD.
 func FuzzCheckJSONText(f *testing.F) {
 	f.Add(`\ud800`)
 	f.Add(`\ud83d\ude00\u0000`)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Labels describe a node (zone=a, disk=ssd), what a job requires of its nodes, and a job (team=payments).
+// Labels describe a node (zone=a, disk=ssd), the requirements of a job for its nodes, and a job (team=payments).
 type Labels map[string]string
 
 // MaxLabels bounds the labels of a node and of a job.
@@ -13,7 +13,7 @@ const MaxLabels = 16
 
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// Check reports what is wrong with labels under path.
+// Check reports the problems of labels under path.
 func (l Labels) Check(problems *Problems, path string) {
 	if len(l) > MaxLabels {
 		problems.Add(path, CodeTooMany, "there are %d labels; the maximum is %d", len(l), MaxLabels)
@@ -49,7 +49,7 @@ func (l Labels) Pairs() []string {
 	return pairs
 }
 
-// ParseLabels reads what Labels.String wrote; empty text is no labels.
+// ParseLabels is the inverse of Labels.String; an empty text has no labels.
 func ParseLabels(text string) Labels {
 	if text == "" {
 		return nil
@@ -62,7 +62,7 @@ func ParseLabels(text string) Labels {
 	return l
 }
 
-// Have tells whether l has all that is required.
+// Have reports whether l has all required labels.
 func (l Labels) Have(required Labels) bool {
 	for key, value := range required {
 		if l[key] != value {

@@ -13,7 +13,7 @@ type Problem struct {
 	Path string `json:"path"`
 	// Code is one of Codes.
 	Code string `json:"code" schema:"Code"`
-	// Message names the value, the rule and the way out. It never holds a secret.
+	// Message names the value, the rule and the remedy. It never contains a secret.
 	Message string `json:"message"`
 }
 
@@ -30,7 +30,7 @@ func Refuse(code, format string, args ...any) error {
 	return &Problem{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Problems are all that is wrong with one input. As an error it is never empty.
+// Problems are all problems of one input. As an error it is never empty.
 type Problems []Problem
 
 // Error joins the problems.
@@ -42,12 +42,12 @@ func (f Problems) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Add appends a problem whose message is formatted.
+// Add appends a problem with a formatted message.
 func (f *Problems) Add(path, code, format string, args ...any) {
 	*f = append(*f, Problem{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddError appends what err holds under path: a Problem or Problems.
+// AddError appends the Problem or Problems in err, under path.
 func (f *Problems) AddError(path string, err error) {
 	var one *Problem
 	var many Problems
@@ -75,8 +75,8 @@ func (f Problems) Err() error {
 // Echo quotes a value for a message: escaped, and cut to 64 characters.
 func Echo(value string) string { return strconv.Quote(Clip(value)) }
 
-// Pointer joins tokens to a JSON pointer, escaping them as RFC 6901 says. A token of more
-// than 64 characters is cut, as Echo cuts values: no name is so long.
+// Pointer joins tokens to a JSON pointer, escaped by RFC 6901. A token of more than 64 characters is cut, as Echo
+// cuts values, because names are shorter.
 func Pointer(tokens ...string) string {
 	var b strings.Builder
 	for _, token := range tokens {

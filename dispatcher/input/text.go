@@ -15,7 +15,7 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// Cut returns text with at most most bytes, cut between two characters and marked so.
+// Cut returns text with at most most bytes, cut between two characters and marked as cut.
 func Cut(text string, most int) string {
 	const mark = "…"
 	text = strings.ToValidUTF8(text, "\uFFFD")
@@ -29,7 +29,7 @@ func Cut(text string, most int) string {
 	return text[:end] + mark
 }
 
-// OneLine replaces control characters, such as line breaks, and characters that no service takes in a message by spaces.
+// OneLine replaces control characters, such as line breaks, and characters that services refuse in messages by spaces.
 func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == 0xFFFE || r == 0xFFFF {
@@ -46,8 +46,8 @@ func CheckRange(problems *Problems, path string, n, low, high int) {
 	}
 }
 
-// CheckText bounds free text and refuses control characters, which terminals obey and databases refuse, and bytes that
-// are no characters.
+// CheckText bounds free text and refuses control characters, which terminals obey and databases refuse, and invalid
+// UTF-8.
 func CheckText(problems *Problems, path, text string) {
 	const most = 1024
 	if n := len([]rune(text)); n > most {
@@ -86,7 +86,7 @@ func CheckEnum[E ~string](problems *Problems, path, what string, value E, allowe
 	}
 }
 
-// NotOneOf completes a message about a value that is none of the allowed ones: "not one of gap, skip; did you mean skip?"
+// NotOneOf completes a message about a value that is not allowed: "not one of gap, skip; did you mean skip?"
 func NotOneOf[E ~string](value E, allowed []E) string {
 	known := make([]string, len(allowed))
 	for i, a := range allowed {
@@ -95,10 +95,10 @@ func NotOneOf[E ~string](value E, allowed []E) string {
 	return "not one of " + strings.Join(known, ", ") + DidYouMean(string(value), known)
 }
 
-// DidYouMean ends a message about an unknown name: it suggests the known name that is most similar, the first of
-// several, or is empty.
+// DidYouMean ends a message about an unknown name: it suggests the most similar known name, the first of several, or
+// is empty.
 func DidYouMean(name string, known []string) string {
-	const farthest = 2 // edits; more make it another word
+	const farthest = 2 // edits; with more it is another word
 	if len(name) > 64 {
 		return ""
 	}
@@ -118,10 +118,10 @@ func DidYouMean(name string, known []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// ShownText makes foreign text safe to show to people: nothing in it moves a cursor, changes colours, hides, or reverses the
-// order of the text after it. Each such character is written as a Go string has it, such as \x1b or \u202e, except those in keep.
+// ShownText makes foreign text safe to show to people: it cannot move a cursor, change colours, hide, or reverse the
+// text after it. Such characters are escaped as in a Go string, such as \x1b or \u202e, except those in keep.
 func ShownText(text, keep string) string {
-	text = strings.ToValidUTF8(text, "\ufffd") // a byte of its own could be a control character, too
+	text = strings.ToValidUTF8(text, "\ufffd") // a single byte could be a control character, too
 	unsafe := func(r rune) bool { return UnsafeToShow(r) && !strings.ContainsRune(keep, r) }
 	if !strings.ContainsFunc(text, unsafe) {
 		return text
@@ -146,15 +146,15 @@ func ShownText(text, keep string) string {
 	return safe.String()
 }
 
-// UnsafeToShow tells control characters, invisible ones that format text, such as those that change its direction, and
-// separators of lines.
+// UnsafeToShow reports control characters, invisible characters that format text or change its direction, and line
+// separators.
 func UnsafeToShow(r rune) bool {
 	return r < ' ' || r >= 0x7f && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// IsName tells whether a text is a name that a client may choose.
+// IsName reports whether a text is a name that a client may choose.
 func IsName(text string) bool { return namePattern.MatchString(text) }
 
 // CheckName reports a name that does not match ^[a-z0-9][a-z0-9_-]{0,62}$, the rule for every
@@ -166,15 +166,15 @@ func CheckName(problems *Problems, path, name string) {
 	}
 }
 
-// FoldName returns the name of an app with _ for -. No two apps have the same, because variables name apps so.
+// FoldName returns the name of an app with _ for -, as variables name apps. It is unique among apps.
 func FoldName(app string) string { return strings.ReplaceAll(app, "-", "_") }
 
-// Sensitive is a text that never shows in JSON, logs, errors or any format of fmt. Only Reveal
-// returns it. The zero value is no text.
+// Sensitive is a text that never shows in JSON, logs, errors or any format of fmt. Only Reveal returns it. The zero
+// value has no text.
 type Sensitive struct {
 	// A pointer, because fmt prints unexported fields without calling their methods.
 	text  *string
-	wired bool // JSON holds the text; see ForWire
+	wired bool // JSON contains the text; see ForWire
 }
 
 // NewSensitive returns text as a Sensitive.
@@ -190,7 +190,7 @@ func (s Sensitive) Reveal() string {
 	return *s.text
 }
 
-// IsZero reports whether there is no text; an empty text is one.
+// IsZero reports whether there is no text; an empty text is a text.
 func (s Sensitive) IsZero() bool { return s.text == nil }
 
 // Equal compares the texts.
@@ -201,19 +201,19 @@ func (s Sensitive) Equal(other Sensitive) bool {
 // String returns a placeholder.
 func (s Sensitive) String() string { return redacted }
 
-// Format is String for every verb.
+// Format writes String for every verb.
 func (s Sensitive) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// LogValue is String.
+// LogValue returns String.
 func (s Sensitive) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// ForWire returns s such that its JSON holds the text: for a definition on its way to the API.
+// ForWire returns s with the text in its JSON, to send a definition to the API.
 func (s Sensitive) ForWire() Sensitive {
 	s.wired = true
 	return s
 }
 
-// MarshalJSON is String, except after ForWire.
+// MarshalJSON writes String, except after ForWire.
 func (s Sensitive) MarshalJSON() ([]byte, error) {
 	if s.wired {
 		return json.Marshal(s.Reveal())

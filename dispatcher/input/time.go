@@ -57,8 +57,8 @@ func WholeMillis(at *time.Time) *time.Time {
 	return new(time.UnixMilli(at.UnixMilli()).UTC())
 }
 
-// FirstYear and LastYear are the years, in UTC, of the instants that may be named anywhere. An instant outside of them
-// is a slip of the pen, or a number that was taken for a time.
+// FirstYear and LastYear bound the years, in UTC, of all instants in input. An instant outside of them is a typing
+// error, or a number that was taken for a time.
 const (
 	FirstYear = 2000
 	LastYear  = 2200
@@ -72,8 +72,8 @@ func OutOfRange(t time.Time) bool {
 
 const day = 24 * time.Hour
 
-// Bounds of the durations users write, and those of App.Retention, with its default. History is removed by whole days, so less
-// than a day could not be kept.
+// Bounds of the durations that users write, and of App.Retention, with its default. History is removed by whole days,
+// so a retention of less than a day is impossible.
 const (
 	MinDuration      = 100 * time.Millisecond
 	MaxDuration      = day
@@ -118,8 +118,8 @@ func ParseDuration(text string) (Duration, error) {
 	return Duration(d) + Duration(n)*Duration(day), nil
 }
 
-// isDuration reports whether text is what time.ParseDuration reads, without signs, and with digits on both sides of a point.
-// The units below a millisecond are there because Duration.String writes them.
+// isDuration reports whether time.ParseDuration reads text, without signs, and with digits on both sides of a point.
+// It allows units below a millisecond because Duration.String writes them.
 func isDuration(text string) bool {
 	for text != "" {
 		unit := strings.TrimLeft(text, "0123456789")
@@ -144,8 +144,8 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText writes d as Go does: "30s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalJSON reads what MarshalText writes, negative durations too: a node's clock may be behind. What people write is
-// read by ParseDuration.
+// UnmarshalJSON is the inverse of MarshalText, also for negative durations, because a node's clock may be behind.
+// ParseDuration reads durations that people write.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
@@ -161,7 +161,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// UnmarshalText is ParseDuration.
+// UnmarshalText applies ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := ParseDuration(string(text))
 	if err != nil {

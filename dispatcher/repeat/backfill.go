@@ -16,24 +16,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// BackfillSpec is what a backfill runs: the instants of a range at which triggers of a job would have fired, as they are
-// declared when it is asked for. Each is a run of KindBackfill, whose scheduled time is the instant.
+// BackfillSpec selects the instants that a backfill runs: those of a range at which triggers of a job, as declared at
+// the time of the request, would have fired. Each is a run of KindBackfill with the instant as scheduled time.
 type BackfillSpec struct {
-	// Trigger is the only trigger whose instants are run; empty: those of all triggers of the job.
+	// Trigger limits the backfill to one trigger; empty means all triggers of the job.
 	Trigger string `json:"trigger,omitempty"`
 	// From is the first instant, inclusive.
 	From time.Time `json:"from" schema:"required"`
-	// To is the last instant, inclusive, and not in the future. The range holds at most 500,000 instants.
+	// To is the last instant, inclusive, and not in the future. The range has at most 500,000 instants.
 	To time.Time `json:"to" schema:"required"`
-	// Concurrency is how many runs of the backfill are under way at once, at most.
+	// Concurrency is how many runs of the backfill are at most under way at once.
 	Concurrency int `json:"concurrency" schema:"max=1000,min=1"`
-	// Order is in which order the instants are run.
+	// Order is the order in which the instants are run.
 	Order BackfillOrder `json:"order"`
-	// Pace is the shortest time between two runs that are queued, on average; 0: as fast as runs end.
+	// Pace is the shortest average time between two queued runs; 0 means as fast as runs end.
 	Pace input.Duration `json:"pace,omitempty"`
-	// Existing says what happens with instants of which the ledger has a run.
+	// Existing decides about instants that have a run in the ledger.
 	Existing BackfillExisting `json:"existing"`
-	// Payload takes the place of the job's payload; nil: the runs have that of the job.
+	// Payload replaces the job's payload; nil keeps it.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Reason is shown with the backfill; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
@@ -48,11 +48,10 @@ const (
 	BackfillLatestFirst BackfillOrder = "latest_first"
 )
 
-// BackfillExisting says what a backfill does with an instant of which the ledger has a run that is scheduled, stands for
-// misfires, or is of a backfill.
+// BackfillExisting decides about instants that have a scheduled, catch-up or backfill run in the ledger.
 type BackfillExisting string
 
-// What it does.
+// The decisions.
 const (
 	ExistingSkip   BackfillExisting = "skip"   // it leaves the instant out
 	ExistingFailed BackfillExisting = "failed" // it leaves the instant out, unless all of these runs ended without success
@@ -75,11 +74,11 @@ func (b *BackfillRequest) SetDefaults() {
 const (
 	MaxBackfillConcurrency = 1000
 	MaxBackfillPace        = input.Duration(24 * time.Hour)
-	// MaxBackfillInstants is how many instants the range may hold.
+	// MaxBackfillInstants bounds the instants of the range.
 	MaxBackfillInstants = 500_000
 )
 
-// Validate returns everything wrong with b, as Problems, or nil. Now is the latest that its range may end.
+// Validate returns everything wrong with b, as Problems, or nil. The range must end by now.
 func (b BackfillSpec) Validate(now time.Time) error {
 	var problems input.Problems
 	if b.Trigger != "" {
@@ -110,7 +109,7 @@ func (b BackfillSpec) Validate(now time.Time) error {
 	return problems.Err()
 }
 
-// BackfillPlan is a backfill before it begins: what was asked for, and what was counted by which schedules.
+// BackfillPlan is a backfill before it begins: the request, the schedules, and the count of their instants.
 type BackfillPlan struct {
 	BackfillSpec
 	Schedules BackfillSchedules
@@ -123,8 +122,8 @@ type BackfillState string
 // The states of a backfill.
 const (
 	BackfillRunning    BackfillState = "running"
-	BackfillPaused     BackfillState = "paused"     // nothing more is queued; what is under way goes on
-	BackfillCancelling BackfillState = "cancelling" // the runs that are in flight end
+	BackfillPaused     BackfillState = "paused"     // no more runs are queued; runs under way go on
+	BackfillCancelling BackfillState = "cancelling" // the runs in flight end
 	BackfillCancelled  BackfillState = "cancelled"  // final, as the next
 	BackfillComplete   BackfillState = "complete"   // all instants were run or left out
 )
@@ -132,7 +131,7 @@ const (
 // Ended tells whether a state is final.
 func (s BackfillState) Ended() bool { return s == BackfillCancelled || s == BackfillComplete }
 
-// Backfill is a backfill and how far it is.
+// Backfill is a backfill and its progress.
 type Backfill struct {
 	ID  string `json:"id"`
 	App string `json:"app"`
@@ -140,8 +139,7 @@ type Backfill struct {
 	BackfillSpec
 	// cancelled and complete are final.
 	State BackfillState `json:"state"`
-	// Error says why a backfill was cancelled that no operator cancelled, or why one is complete whose Queued plus Skipped is not
-	// Total.
+	// Error is why a backfill was cancelled without an operator, or completed without reaching Total.
 	Error string `json:"error,omitempty"`
 	dispatcher.StepRetries
 	BackfillProgress
@@ -151,48 +149,47 @@ type Backfill struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 }
 
-// BackfillProgress counts the instants of a backfill. Total is Queued plus Skipped plus those that it has not reached. Queued is
-// Running plus Succeeded plus Failed plus Cancelled.
+// BackfillProgress counts the instants of a backfill. Total is Queued plus Skipped plus the instants not reached yet.
+// Queued is Running plus Succeeded plus Failed plus Cancelled.
 type BackfillProgress struct {
-	// How many instants the range holds, as counted when the backfill began. Once it is complete, queued and
-	// skipped together.
+	// How many instants the range has, as counted at the beginning. Once it is complete, queued plus skipped.
 	Total int `json:"total"`
-	// Queued are the instants of which a run was queued, and Skipped those left out because of Existing.
+	// Queued counts instants with a queued run, and Skipped those left out because of Existing.
 	Queued int `json:"queued"`
 	// Instants that were left out because of existing.
 	Skipped int `json:"skipped"`
-	// Running are the runs that have not ended. The others are counted as they ended first: a retry by hand changes nothing.
+	// Running counts runs that have not ended. The others count by their first end: a retry by hand changes nothing.
 	Running int `json:"running"`
-	// Each run counts as it ended first: a retry by hand changes nothing.
+	// Each run counts by its first end: a retry by hand changes nothing.
 	Succeeded int `json:"succeeded"`
 	// Runs that failed, timed out or were lost.
 	Failed int `json:"failed"`
 	// Runs that were cancelled, skipped or superseded.
 	Cancelled int `json:"cancelled"`
-	// ReachedAt is the latest instant in the order of the backfill that was looked at, nil before the first.
+	// ReachedAt is the last instant that the backfill has reached in its order; nil before the first.
 	ReachedAt *time.Time `json:"reached_at,omitempty"`
 }
 
 // BackfillCount is the response to a request with DryRun.
 type BackfillCount struct {
-	// Total counts the instants of the range. First and Last are nil if there is none.
+	// Total counts the instants of the range. First and Last are nil if it has none.
 	Total int `json:"total"`
-	// Absent if the range holds none.
+	// Absent if the range has none.
 	First *time.Time `json:"first,omitempty"`
-	// Absent if the range holds none.
+	// Absent if the range has none.
 	Last *time.Time `json:"last,omitempty"`
-	// Skipped are those of them that would be left out now because of Existing.
+	// Skipped counts the instants that would be left out now because of Existing.
 	Skipped int `json:"skipped"`
 }
 
-// Remaining are the instants that would be run.
+// Remaining returns the number of instants that would be run.
 func (c BackfillCount) Remaining() int { return c.Total - c.Skipped }
 
 // backfillBits are the bits of a backfill's id below its time.
 const backfillBits = 20
 
-// NewBackfillID returns the id of a backfill that is created now. Ids are in the order of their times; random tells those
-// of one millisecond apart.
+// NewBackfillID returns the id of a backfill that is created now. Ids sort by time; random distinguishes those of one
+// millisecond.
 func NewBackfillID(now time.Time, random int64) int64 {
 	return now.UnixMilli()<<backfillBits | random&(1<<backfillBits-1)
 }
@@ -200,7 +197,7 @@ func NewBackfillID(now time.Time, random int64) int64 {
 // BackfillID returns an id as people see it.
 func BackfillID(id int64) string { return strconv.FormatInt(id, 32) }
 
-// ParseBackfillID reads what BackfillID wrote.
+// ParseBackfillID is the inverse of BackfillID.
 func ParseBackfillID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 32, 64)
 	if err != nil || id <= 0 || BackfillID(id) != text {
@@ -209,7 +206,7 @@ func ParseBackfillID(text string) (int64, error) {
 	return id, nil
 }
 
-// Change returns b as it is after it was paused, resumed or cancelled. The error is ErrConflict: it has ended, or is being cancelled.
+// Change returns b after it was paused, resumed or cancelled. ErrConflict: it has ended, or is being cancelled.
 func (b Backfill) Change(action BackfillAction) (Backfill, error) {
 	to := map[BackfillAction]BackfillState{PauseBackfill: BackfillPaused, ResumeBackfill: BackfillRunning,
 		CancelBackfill: BackfillCancelling}[action]
@@ -231,15 +228,15 @@ type BackfillInstant struct {
 	TriggerID int64
 }
 
-// BackfillSchedules are what a backfill runs the instants of: the triggers of its job and the calendars that they use, as they were
-// declared when the backfill was asked for. No later change of these changes its instants.
+// BackfillSchedules are the triggers of a backfill's job and the calendars that they use, as declared at the time of
+// the request. Later changes do not change the instants of the backfill.
 type BackfillSchedules struct {
 	Triggers []BackfillTrigger `json:"triggers"`
-	// Calendars are those that the triggers name, and their bases.
+	// Calendars are the calendars that the triggers name, and their bases.
 	Calendars []dispatcher.Calendar `json:"calendars,omitempty"`
 }
 
-// BackfillTrigger is a trigger as it was declared when a backfill was asked for.
+// BackfillTrigger is a trigger as declared when a backfill was requested.
 type BackfillTrigger struct {
 	ID       int64     `json:"id"`
 	Name     string    `json:"name"`
@@ -248,23 +245,23 @@ type BackfillTrigger struct {
 	dispatcher.Schedule
 }
 
-// backfilled is a trigger of which a backfill runs the instants.
+// backfilled is a trigger of a backfill.
 type backfilled struct {
 	id int64
 	*schedule.Schedule
 }
 
 const (
-	// backfillSteps bounds what counting the instants of a range costs to a few seconds, and pageSteps what finding the next
-	// of them costs to some tenths of a second.
+	// backfillSteps bounds the time to count the instants of a range to a few seconds, and pageSteps the time to find
+	// the next of them to some tenths of a second.
 	backfillSteps = 20 * MaxBackfillInstants
 	pageSteps     = 64 * schedule.StepsPerSearch
 	// countedAtOnce is how many instants are in memory while they are counted.
 	countedAtOnce = 10_000
 )
 
-// Plan counts the instants of b by the schedules of a job as it is declared. Calendars are all those of its app. The error is Problems
-// if the job has no such trigger, or the range holds more than MaxBackfillInstants.
+// Plan counts the instants of b by the current schedules of a job. calendars are all calendars of its app. The error
+// is Problems if the job has no such trigger, or the range has more than MaxBackfillInstants.
 func (b BackfillSpec) Plan(ctx context.Context, job dispatcher.Job, calendars []dispatcher.Calendar) (plan BackfillPlan, err error) {
 	plan.BackfillSpec = b
 	if plan.Schedules, err = b.schedules(job, calendars); err != nil {
@@ -274,7 +271,7 @@ func (b BackfillSpec) Plan(ctx context.Context, job dispatcher.Job, calendars []
 	return plan, err
 }
 
-// schedules returns the schedules of the triggers of a job whose instants b runs. The error is Problems.
+// schedules returns the schedules of the triggers of a job that b selects. The error is Problems.
 func (b BackfillSpec) schedules(job dispatcher.Job, calendars []dispatcher.Calendar) (BackfillSchedules, error) {
 	var problems input.Problems
 	var all BackfillSchedules
@@ -304,7 +301,7 @@ func (b BackfillSpec) schedules(job dispatcher.Job, calendars []dispatcher.Calen
 	return all, problems.Err()
 }
 
-// calendarsUsed returns the calendars that triggers name, and their bases; of each only what it excludes.
+// calendarsUsed returns the calendars that triggers name, and their bases, each with only its exclusions.
 func calendarsUsed(triggers []BackfillTrigger, all []dispatcher.Calendar) (used []dispatcher.Calendar) {
 	wanted := map[string]bool{}
 	for _, t := range triggers {
@@ -384,8 +381,8 @@ func tooCostly(err error) error {
 	return problems.Err()
 }
 
-// Next returns the next instants of the range in its order, limit at most: those behind after; nil: from its beginning. There
-// are no more if it returns fewer.
+// Next returns at most limit instants of the range in its order, after the given one; nil means from its beginning.
+// If it returns fewer, there are no more.
 func (b BackfillSpec) Next(
 	ctx context.Context, schedules BackfillSchedules, after *BackfillInstant, limit int,
 ) ([]BackfillInstant, error) {
@@ -445,13 +442,13 @@ func (b BackfillSpec) before(t backfilled, after *BackfillInstant, limit int) (t
 	return times
 }
 
-// BackfillQuery selects backfills of an app, the latest first. An empty job selects those of all.
+// BackfillQuery selects backfills of an app, the latest first. An empty Job selects those of all jobs.
 type BackfillQuery struct {
 	App, Job string
 	Page     input.Page // the cursor is a backfill's id
 }
 
-// BackfillAction is what an operator does with a backfill.
+// BackfillAction is an operator's action on a backfill.
 type BackfillAction string
 
 // The actions.
@@ -467,31 +464,32 @@ type Backfills interface {
 	CreateBackfill(ctx context.Context, app, job string, plan BackfillPlan, change input.Change) (Backfill, error)
 	// Backfill returns a backfill, or ErrNotFound.
 	Backfill(ctx context.Context, app, id string) (Backfill, error)
-	// BackfillSkips counts the instants that a backfill by plan would leave out now, because of the runs that the ledger has.
+	// BackfillSkips counts the instants that a backfill by plan would leave out now, because of runs in the ledger.
 	BackfillSkips(ctx context.Context, plan BackfillPlan) (int, error)
 	Backfills(ctx context.Context, query BackfillQuery) ([]Backfill, error)
-	// ChangeBackfill pauses, resumes or cancels a backfill. To cancel ends its runs that wait, and leaves those in flight
-	// to end. Repeated, it changes nothing. ErrConflict: the backfill has ended.
+	// ChangeBackfill pauses, resumes or cancels a backfill. Cancelling ends its waiting runs; runs in flight go on to
+	// their end. A repeated call changes nothing. ErrConflict: the backfill has ended.
 	ChangeBackfill(ctx context.Context, app, id string, action BackfillAction, change input.Change) (Backfill, error)
 	// Backfilled counts the runs of backfills of a job between two instants, both inclusive, by trigger.
 	Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error)
 }
 
-// FedBackfill is what one call of FeedBackfill did.
+// FedBackfill is the result of one call of FeedBackfill.
 type FedBackfill struct {
 	Queued, Ended int
-	// More tells that the next call goes on at once. NextAt is when the pace lets it go on; zero: when runs end.
+	// More is true if the next call can go on at once. NextAt is when the pace lets it go on; zero if it waits for runs
+	// to end.
 	More   bool
 	NextAt time.Time
 }
 
 // BackfillFeed keeps the runs of backfills going.
 type BackfillFeed interface {
-	// OpenBackfills returns those that have not ended, those first whose steps fail least; none while a rollback awaits its choice.
+	// OpenBackfills returns unfinished backfills, the fewest failures first; none while a rollback awaits a choice.
 	OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error)
-	// FeedBackfill counts the runs of a backfill that have ended, and queues as many of the next instants as it may. It is one
-	// transaction that moves the backfill on, so any node may call it at any time and however often: each instant is
-	// queued once. If it fails for what is stored of the backfill, it does nothing until a time that is further away after each
-	// failure, NextAt.
+	// FeedBackfill counts the runs of a backfill that have ended, and queues as many of the next instants as it may.
+	// It is one transaction that moves the backfill on, so any node may call it at any time and any number of times:
+	// each instant is queued once. If it fails because of the stored backfill, it does nothing until NextAt, which is
+	// later after each failure.
 	FeedBackfill(ctx context.Context, id int64, now time.Time) (FedBackfill, error)
 }

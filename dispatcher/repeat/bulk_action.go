@@ -12,20 +12,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// BulkSpec is what a bulk action does: one thing to all jobs, or to all runs, of an app that a filter selects.
+// BulkSpec describes a bulk action: one action on all jobs, or all runs, of an app that a filter selects.
 type BulkSpec struct {
-	// What is done to each job or run. resume_jobs ends pauses of whole jobs. retry_runs retries dead
-	// letters.
+	// The action on each job or run. resume_jobs ends pauses of whole jobs. retry_runs retries dead letters.
 	Action BulkVerb   `json:"action" schema:"required"`
 	Filter BulkFilter `json:"filter"`
 	// Reason is shown with the action, and with the pauses that it makes; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`
 }
 
-// BulkVerb is what a bulk action does to each job or run.
+// BulkVerb is the action on each job or run.
 type BulkVerb string
 
-// What a bulk action does.
+// The actions.
 const (
 	BulkPauseJobs  BulkVerb = "pause_jobs"
 	BulkResumeJobs BulkVerb = "resume_jobs" // it ends pauses of whole jobs, not those of single triggers
@@ -34,13 +33,13 @@ const (
 	BulkRetryRuns  BulkVerb = "retry_runs" // of dead letters; see DeadLetterStates
 )
 
-// BulkVerbs are all that a bulk action can do.
+// BulkVerbs are all actions.
 var BulkVerbs = []BulkVerb{BulkPauseJobs, BulkResumeJobs, BulkRunJobs, BulkCancelRuns, BulkRetryRuns}
 
-// OfJobs tells whether v is done to jobs; otherwise it is done to runs.
+// OfJobs reports whether v acts on jobs; otherwise it acts on runs.
 func (v BulkVerb) OfJobs() bool { return v == BulkPauseJobs || v == BulkResumeJobs || v == BulkRunJobs }
 
-// Scope is what a token needs for v: that of the same request about a single job or run.
+// Scope returns the scope that a token needs for v: the same as for a single job or run.
 func (v BulkVerb) Scope() access.Scope {
 	if v == BulkPauseJobs || v == BulkResumeJobs {
 		return access.ScopeWrite
@@ -48,8 +47,8 @@ func (v BulkVerb) Scope() access.Scope {
 	return access.ScopeRun
 }
 
-// BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs know Name, Host, Labels, State and
-// Result, as JobQuery has them; actions on runs know Job, Class, State, From and To, as lists of runs have them.
+// BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs use Name, Host, Labels, State
+// and Result, as in JobQuery; actions on runs use Job, Class, State, From and To, as in lists of runs.
 type BulkFilter struct {
 	// A part of the name of jobs. Only for actions on jobs, as host, labels and result.
 	Name string `json:"name,omitempty"`
@@ -57,10 +56,10 @@ type BulkFilter struct {
 	Host string `json:"host,omitempty"`
 	// All labels that a job must have.
 	Labels input.Labels `json:"labels,omitempty"`
-	// The state of the latest run of a job that is over.
+	// The state of the latest finished run of a job.
 	Result run.State `json:"result,omitempty"`
 
-	// State is the roll-up of jobs, or the state of runs. The runs that are cancelled must have one.
+	// State is the roll-up of jobs, or the state of runs. cancel_runs requires one.
 	State string `json:"state,omitempty"`
 
 	// The job of runs. Only for actions on runs, as from and to.
@@ -73,19 +72,19 @@ type BulkFilter struct {
 	To time.Time `json:"to,omitzero"`
 }
 
-// Jobs is the filter of an action on the jobs of an app.
+// Jobs returns the filter of an action on the jobs of an app.
 func (f BulkFilter) Jobs(app string, page input.Page) dispatcher.JobQuery {
 	page.Labels = f.Labels
 	return dispatcher.JobQuery{Apps: []string{app}, State: dispatcher.JobState(f.State), Result: f.Result, Name: f.Name, Host: f.Host,
 		Page: page}
 }
 
-// Live is the filter of an action that cancels runs.
+// Live returns the filter of an action that cancels runs.
 func (f BulkFilter) Live(app string, page input.Page) dispatcher.RunQuery {
 	return dispatcher.RunQuery{App: app, Job: f.Job, State: run.State(f.State), From: f.From, To: f.To, Page: page}
 }
 
-// Dead is the filter of an action that retries runs.
+// Dead returns the filter of an action that retries runs.
 func (f BulkFilter) Dead(app string, page input.Page) DeadLetterQuery {
 	return DeadLetterQuery{App: app, Job: f.Job, Class: f.Class, State: run.State(f.State), From: f.From, To: f.To, Page: page}
 }
@@ -94,20 +93,20 @@ func (f BulkFilter) Dead(app string, page input.Page) DeadLetterQuery {
 var CancellableStates = []run.State{run.Queued, run.Claimed, run.Running,
 	run.Retrying, run.WaitingCallback, run.WaitingShards}
 
-// MostBulkCounted is where the count of what a filter selects ends. The action goes on to the end.
+// MostBulkCounted bounds the count of selected jobs or runs. The action itself is not bounded.
 const MostBulkCounted = 10_000
 
 // BulkRequest is the body of a request for a bulk action.
 type BulkRequest struct {
 	BulkSpec
-	// DryRun only counts what the filter selects.
+	// DryRun only counts the selected jobs or runs.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Expected is the total that a dry run told and that somebody has agreed to: the action is refused with CodeStateConflict if the
-	// filter selects another number by now. nil: any number is right.
+	// Expected is the total of a dry run that somebody has agreed to: the action is refused with CodeStateConflict if
+	// the filter now selects another number. nil accepts any number.
 	Expected *int `json:"expected,omitempty" schema:"min=0"`
 }
 
-// Agreed returns an error wrapping ErrConflict if the filter selects another number than was agreed to.
+// Agreed returns an error wrapping ErrConflict if the filter selects another number than agreed.
 func (r BulkRequest) Agreed(now BulkCount) error {
 	if r.Expected == nil || *r.Expected == now.Total {
 		return nil
@@ -131,7 +130,7 @@ func (s BulkSpec) Validate() error {
 	return problems.Err()
 }
 
-// checkFields refuses fields that the action does not know, so that no one believes that they narrow it.
+// checkFields refuses fields that the action ignores, because they would seem to narrow it.
 func (s BulkSpec) checkFields(problems *input.Problems) {
 	f, jobs := s.Filter, s.Action.OfJobs()
 	for _, field := range []struct {
@@ -190,14 +189,14 @@ type BulkState string
 // The states of a bulk action.
 const (
 	BulkRunning   BulkState = "running"
-	BulkCancelled BulkState = "cancelled" // final: what is done stays done
-	BulkComplete  BulkState = "complete"  // final: everything that the filter selected was reached
+	BulkCancelled BulkState = "cancelled" // final: completed work stays
+	BulkComplete  BulkState = "complete"  // final: all selected jobs or runs were reached
 )
 
 // Ended tells whether a state is final.
 func (s BulkState) Ended() bool { return s != BulkRunning }
 
-// BulkAction is a bulk action and how far it is. It selects what it acts on as it goes, so its counts may differ from Total.
+// BulkAction is a bulk action and its progress. It selects as it goes, so its counts may differ from Total.
 type BulkAction struct {
 	ID  string `json:"id"`
 	App string `json:"app"`
@@ -205,35 +204,35 @@ type BulkAction struct {
 	State BulkState `json:"state"`
 	dispatcher.StepRetries
 	BulkCount
-	// Done are the jobs or runs to which it was done. Skipped are those that were so already or changed meanwhile, and Problem
-	// says why the latest that was refused was.
+	// Done counts jobs or runs that the action changed. Skipped counts those that needed no change or changed
+	// meanwhile, and Problem is why the latest refused one was refused.
 	Done int `json:"done"`
-	// How many were so already, changed meanwhile, or were refused.
+	// How many needed no change, changed meanwhile, or were refused.
 	Skipped int `json:"skipped"`
-	// Why the latest that was refused was.
+	// Why the latest refused one was refused.
 	Problem string `json:"problem,omitempty"`
 
-	// The actor that the audit log names.
+	// The actor, as in the audit log.
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 }
 
-// BulkCount is how much a filter selects.
+// BulkCount is how many jobs or runs a filter selects.
 type BulkCount struct {
 	// How many jobs or runs the filter selects, as counted at the beginning; at most 10,000.
 	Total int `json:"total"`
-	// More tells that there was more than MostBulkCounted.
+	// More is true if there are more than MostBulkCounted.
 	More bool `json:"more,omitempty"`
 }
 
-// BulkActionID and ParseBulkActionID write and read ids as people see them. They are made as those of backfills.
+// BulkActionID returns an id as people see it, in the form of ids of backfills.
 func BulkActionID(id int64) string { return BackfillID(id) }
 
-// ParseBulkActionID reads what BulkActionID wrote.
+// ParseBulkActionID is the inverse of BulkActionID.
 func ParseBulkActionID(text string) (int64, error) { return ParseBackfillID(text) }
 
-// Cancel returns b as it is after it was cancelled at now. The error is ErrConflict: it is complete.
+// Cancel returns b after it was cancelled at now. The error is ErrConflict: it is complete.
 func (b BulkAction) Cancel(now time.Time) (BulkAction, error) {
 	switch b.State {
 	case BulkCancelled:
@@ -245,39 +244,39 @@ func (b BulkAction) Cancel(now time.Time) (BulkAction, error) {
 	return b, nil
 }
 
-// BulkActions act on all that a filter selects.
+// BulkActions act on all jobs or runs that a filter selects.
 type BulkActions interface {
-	// CountBulk counts what a bulk action would act on.
+	// CountBulk counts the jobs or runs that a bulk action would act on.
 	CountBulk(ctx context.Context, app string, spec BulkSpec) (BulkCount, error)
-	// CreateBulkAction begins a bulk action on what was counted. What it does is done by change's actor.
+	// CreateBulkAction begins a bulk action with that count. It acts in the name of change's actor.
 	CreateBulkAction(ctx context.Context, app string, spec BulkSpec, count BulkCount, change input.Change) (BulkAction, error)
-	// BulkAction returns one, or ErrNotFound.
+	// BulkAction returns a bulk action, or ErrNotFound.
 	BulkAction(ctx context.Context, app, id string) (BulkAction, error)
-	// BulkActions lists those of an app, the latest first. The cursor is the id of one.
+	// BulkActions lists the bulk actions of an app, the latest first. The cursor is the id of one.
 	BulkActions(ctx context.Context, app string, page input.Page) ([]BulkAction, error)
-	// CancelBulkAction ends one. What is done stays done. Repeated, it changes nothing. ErrConflict: it is complete.
+	// CancelBulkAction ends a bulk action. Completed work stays. It can be repeated. ErrConflict: it is complete.
 	CancelBulkAction(ctx context.Context, app, id string, change input.Change) (BulkAction, error)
 }
 
-// BulkStep is what one call of StepBulkAction did.
+// BulkStep is the result of one call of StepBulkAction.
 type BulkStep struct {
 	// Reached is how many jobs or runs it looked at.
 	Reached int
-	// Adopt tells that runs wait to be adopted.
+	// Adopt is true if runs wait to be adopted.
 	Adopt bool
-	// More tells that the next call goes on at once. Waits is after how long a quota may let it go on; 0: none keeps it.
+	// More is true if the next call can go on at once. Waits is how long until a quota may let it go on, or 0.
 	More  bool
 	Waits time.Duration
-	// TryAt is when a step that failed is tried again; zero: the database failed.
+	// TryAt is when a failed step is tried again; zero if the database failed.
 	TryAt time.Time
 }
 
 // BulkFeed keeps bulk actions going.
 type BulkFeed interface {
-	// OpenBulkActions returns those that have not ended, those first whose steps fail least; none while a rollback awaits its choice.
+	// OpenBulkActions returns unfinished actions, the fewest failures first; none while a rollback awaits a choice.
 	OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error)
-	// StepBulkAction acts on the next jobs or runs of a bulk action. Each is one transaction that moves the action on, so any
-	// node may call it at any time and however often: nothing is done twice. If it fails for what is stored of the action, it waits
-	// longer after each failure; a job or run that fails again and again is skipped.
+	// StepBulkAction acts on the next jobs or runs of a bulk action. Each is one transaction that moves the action
+	// on, so any node may call it at any time and any number of times without repeating work. If it fails because of
+	// the stored action, it waits longer after each failure; a job or run that fails repeatedly is skipped.
 	StepBulkAction(ctx context.Context, id int64, now time.Time) (BulkStep, error)
 }

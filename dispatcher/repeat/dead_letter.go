@@ -18,7 +18,7 @@ const (
 	// DefaultReplayPortion and MaxReplayPortion are how many runs one request replays.
 	DefaultReplayPortion = 100
 	MaxReplayPortion     = 1000
-	// MostDeadLettersCounted is where a count of dead letters ends.
+	// MostDeadLettersCounted bounds a count of dead letters.
 	MostDeadLettersCounted = 10_000
 )
 
@@ -33,9 +33,9 @@ type DeadLetterReplay struct {
 	From time.Time `json:"from,omitzero"`
 	// Only scheduled times up to here, inclusive.
 	To time.Time `json:"to,omitzero"`
-	// DryRun counts what would be replayed, and replays nothing.
+	// DryRun only counts the runs that would be replayed.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Limit is how many runs this request replays at most, and Cursor where it goes on: Replayed.Next of the one before.
+	// Limit is how many runs this request replays at most. Cursor is Replayed.Next of the previous request.
 	Limit int `json:"limit,omitempty" schema:"max=1000,min=1"`
 	// The value of next in the previous response.
 	Cursor string `json:"cursor,omitempty"`
@@ -44,13 +44,13 @@ type DeadLetterReplay struct {
 // SetDefaults gives a decoded request the values of fields that its JSON leaves out.
 func (r *DeadLetterReplay) SetDefaults() { r.Limit = DefaultReplayPortion }
 
-// Query returns what r selects in an app.
+// Query returns the query of r in an app.
 func (r DeadLetterReplay) Query(app string) DeadLetterQuery {
 	return DeadLetterQuery{App: app, Job: r.Job, Class: r.Class, State: r.State, From: r.From, To: r.To,
 		Page: input.Page{Limit: r.Limit, Cursor: r.Cursor}}
 }
 
-// Validate returns everything wrong with r, as Problems, or nil. Whether Cursor is the id of a run is for the caller to check.
+// Validate returns everything wrong with r, as Problems, or nil. The caller checks that Cursor is the id of a run.
 func (r DeadLetterReplay) Validate() error {
 	var problems input.Problems
 	r.Query("").check(&problems)
@@ -58,7 +58,7 @@ func (r DeadLetterReplay) Validate() error {
 	return problems.Err()
 }
 
-// Validate returns everything wrong with what q selects, as Problems, or nil. App and Page are for the caller to check.
+// Validate returns everything wrong with the filter of q, as Problems, or nil. The caller checks App and Page.
 func (q DeadLetterQuery) Validate() error {
 	var problems input.Problems
 	q.check(&problems)
@@ -82,7 +82,7 @@ func (q DeadLetterQuery) check(problems *input.Problems) {
 	}
 }
 
-// CheckJobOrDelivery reports a name that neither a job has, nor a delivery that belongs to one: its name, a dot and an event.
+// CheckJobOrDelivery reports a name that fits neither a job nor a delivery: a job's name, a dot and an event.
 func CheckJobOrDelivery(problems *input.Problems, at, name string) {
 	job, event, attached := strings.Cut(name, ".")
 	if attached && (slices.Contains(run.FollowEvents, run.FollowEvent(event)) || event == string(run.KindAlert)) {
@@ -94,7 +94,7 @@ func CheckJobOrDelivery(problems *input.Problems, at, name string) {
 // DeadLetterQuery selects runs that ended as failed, timed_out or lost, latest scheduled first. Empty fields select all.
 type DeadLetterQuery struct {
 	App      string // required
-	Job      string // also that of a delivery, such as NAME.on_failure
+	Job      string // or a delivery, such as NAME.on_failure
 	Class    run.Class
 	State    run.State // failed, timed_out or lost
 	From, To time.Time // bound the scheduled time, both inclusive; zero: unbounded
@@ -104,31 +104,31 @@ type DeadLetterQuery struct {
 
 // DeadLetterCount is how many dead letters there are.
 type DeadLetterCount struct {
-	// How many there are, at most 10000.
+	// The number of dead letters, at most 10000.
 	Count int `json:"count"`
-	// More tells that there are more than were counted.
+	// More is true if there are more than were counted.
 	More bool `json:"more"`
 }
 
-// Replayed is what one call of ReplayDeadLetters did.
+// Replayed is the result of one call of ReplayDeadLetters.
 type Replayed struct {
-	// Replayed are the runs that were queued again. Skipped were found, and retried or removed by somebody else meanwhile.
+	// Replayed counts runs that were queued again. Skipped counts those retried or removed by others meanwhile.
 	Replayed int `json:"replayed"`
-	// How many were retried or removed by somebody else meanwhile.
+	// How many somebody else retried or removed meanwhile.
 	Skipped int `json:"skipped"`
-	// Next is the cursor for the next call; empty: all had their turn or, with Stopped, none.
+	// Next is the cursor for the next call; empty if all had their turn or, with Stopped, none.
 	Next string `json:"next,omitempty"`
-	// Stopped says why the call ended early, such as a quota that is used up; nil: it did not. The next call goes on at Next.
+	// Stopped is why the call ended early, such as a used up quota; nil if it did not. The next call goes on at Next.
 	Stopped *input.Problem `json:"stopped,omitempty"`
 }
 
-// DeadLetters are runs that failed for good. A run that is retried is none until it fails again.
+// DeadLetters are runs that failed permanently. A retried run is none until it fails again.
 type DeadLetters interface {
 	// DeadLetters lists runs as Ledger.Runs does, without their attempts. ErrNotFound: the app or the job never existed.
 	DeadLetters(ctx context.Context, query DeadLetterQuery) ([]run.Run, error)
-	// CountDeadLetters counts those of a query, whose Page it leaves alone, as far as most.
+	// CountDeadLetters counts the dead letters of a query, ignoring its Page, up to most.
 	CountDeadLetters(ctx context.Context, query DeadLetterQuery, most int) (DeadLetterCount, error)
-	// ReplayDeadLetters retries a portion of the runs of a query, as RetryRun does each: at most Page.Limit, from the
-	// cursor on, each in a transaction of its own. So a call that is cut off has retried some, and another one goes on.
+	// ReplayDeadLetters retries a portion of the runs of a query, each like RetryRun: at most Page.Limit, from the
+	// cursor on, each in a transaction of its own. So an interrupted call has retried some, and another one goes on.
 	ReplayDeadLetters(ctx context.Context, query DeadLetterQuery, change input.Change) (Replayed, error)
 }

@@ -1,2 +1,2 @@
-// Package repeat is long work in steps: backfills, bulk actions and the replay of dead letters.
+// Package repeat has long work in steps: backfills, bulk actions and the replay of dead letters.
 package repeat

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// AlertDestination is where an alert sends its notifications. One of its fields is set. It is the target of the runs that
-// deliver them, and of no job.
+// AlertDestination is where an alert sends its notifications. One of its fields is set. It is the target of the runs
+// that deliver them, and never of a job.
 type AlertDestination struct {
 	Webhook *AlertWebhook `json:"webhook,omitempty"`
 	SNS     *AlertTopic   `json:"sns,omitempty"`
@@ -22,12 +22,12 @@ type AlertWebhook struct {
 	Webhook
 	// Format is the form of the messages; empty means AlertFormatCarillon.
 	Format AlertFormat `json:"format,omitempty"`
-	// SecretURL is the whole URL, if it is a secret, as that of an incoming webhook of Slack is; nil: it is URL. It has the
-	// scheme, host and port of URL, by which it is limited, bounded and shown.
+	// SecretURL is the whole URL, if it is a secret, as for an incoming webhook of Slack; nil if URL is the whole. It
+	// has the scheme, host and port of URL, which limits, bounds and displays use.
 	SecretURL *Secret `json:"secret_url,omitempty"`
-	// RoutingKey is the integration key of a service of PagerDuty. Format pagerduty needs it, and no other has one.
+	// RoutingKey is the integration key of a service of PagerDuty, only for format pagerduty, which requires it.
 	RoutingKey *Secret `json:"routing_key,omitempty"`
-	// Severity is that of incidents of PagerDuty; empty means AlertError. Only format pagerduty has one.
+	// Severity is the severity of incidents, only for format pagerduty; empty means AlertError.
 	Severity AlertSeverity `json:"severity,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func (w *AlertWebhook) Validate() error {
 	return problems.Err()
 }
 
-// checkBody reports a body that the format does not have, or one that is not what its receiver takes it for.
+// checkBody reports a body that the format does not allow, or that does not have its content type.
 func (w *AlertWebhook) checkBody(problems *input.Problems) {
 	switch {
 	case w.Format != AlertFormatTemplate && w.Body != "":
@@ -91,8 +91,8 @@ func (w *AlertWebhook) checkBody(problems *input.Problems) {
 	}
 }
 
-// fillsJSON reports whether the body is JSON, for any notification, unless it says that it is something else. Errors have
-// quotes and line breaks, so that a template that does not quote them fails when it is needed.
+// fillsJSON reports whether the body is JSON for every notification, unless its content type is another one. Errors
+// contain quotes and line breaks, so a template that does not quote them would fail when it is needed.
 func (w *AlertWebhook) fillsJSON() bool {
 	for name, value := range w.Headers {
 		if strings.EqualFold(name, "Content-Type") && !strings.HasPrefix(strings.ToLower(value), "application/json") {
@@ -134,8 +134,8 @@ func (w *AlertWebhook) checkSecretURL(problems *input.Problems) {
 	}
 }
 
-// WithURL returns the webhook with the text of its SecretURL as URL. The error is Problems without a path that repeats none
-// of the text.
+// WithURL returns the webhook with the text of its SecretURL as URL. The error is Problems without a path or any of
+// the text.
 func (w *AlertWebhook) WithURL(text string) (*Webhook, error) {
 	var problems input.Problems
 	checkURL(&problems, "", text)
@@ -175,8 +175,8 @@ func (w *AlertWebhook) checkPagerDuty(problems *input.Problems) {
 	}
 }
 
-// Message returns the body of a notification, which is input as it was queued; routingKey is that of PagerDuty. It is nil
-// for format template, whose body Call.Request returns.
+// Message returns the body of a notification; input is the notification as it was queued. It is nil for format
+// template, because Call.Request returns that body.
 func (w *AlertWebhook) Message(n AlertNotification, input json.RawMessage, routingKey string) []byte {
 	switch w.Format {
 	case AlertFormatSlack:
@@ -192,7 +192,7 @@ func (w *AlertWebhook) Message(n AlertNotification, input json.RawMessage, routi
 
 func (d *AlertDestination) kind() Kind { return KindAlert }
 
-// one returns what d notifies, as a target of its kind; nil: nothing.
+// one returns the destination as a target of its kind, or nil.
 func (d *AlertDestination) one() callee {
 	switch {
 	case d.Webhook != nil:
@@ -236,8 +236,8 @@ func (d *AlertDestination) templates(problems *input.Problems) *Templates {
 
 func (d *AlertDestination) warn(json.RawMessage, *input.Problems) {}
 
-// CheckKept returns a problem for each secret of d that keeps the stored value of old but would be sent to another origin.
-// The pointers are those in d.
+// CheckKept returns a problem, with a pointer in d, for each secret that keeps the stored value of old but would go
+// to another origin.
 func (d AlertDestination) CheckKept(old AlertDestination) error {
 	err := d.Target().CheckKept(old.Target())
 	problems, _ := err.(input.Problems) //nolint:errorlint // CheckKept returns Problems
@@ -250,8 +250,8 @@ func (d AlertDestination) CheckKept(old AlertDestination) error {
 // DestinationAt is the pointer of the destination in an alert. All secrets of an alert are below it.
 const DestinationAt = "/destination"
 
-// CheckDestination returns what of the destination of an alert of an app is outside its bounds, as Problems with JSON
-// pointers in the destination, or nil.
+// CheckDestination returns, as Problems with JSON pointers in d or nil, where the destination of an alert is outside
+// the bounds of its app.
 func (b Bounds) CheckDestination(app string, d AlertDestination) error {
 	var problems input.Problems
 	b.checkSecrets(&problems, "", app, Secrets(d))
@@ -268,7 +268,7 @@ func (b Bounds) CheckDestination(app string, d AlertDestination) error {
 // AlertTopic is an Amazon SNS topic that gets each notification, published with the credentials of the node: the title as
 // subject, the notification as JSON, and attributes that subscribers can filter by.
 type AlertTopic struct {
-	// TopicARN, AssumeRole and Timeout are as those of SNS. The messages of an alert are a group of a FIFO topic.
+	// TopicARN, AssumeRole and Timeout are as in SNS. In a FIFO topic the messages of an alert are a group.
 	TopicARN   string      `json:"topic_arn" schema:"required"`
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Limit of one attempt, 100ms to 24h.
@@ -278,7 +278,7 @@ type AlertTopic struct {
 // SetDefaults gives a decoded topic the values of fields that its JSON leaves out.
 func (t *AlertTopic) SetDefaults() { t.Timeout = DefaultTimeout }
 
-// SNS returns the topic as a target, whose templates use AlertTemplateFields.
+// SNS returns the topic as a target with templates that use AlertTemplateFields.
 func (t *AlertTopic) SNS() *SNS {
 	return &SNS{
 		TopicARN: t.TopicARN, AssumeRole: t.AssumeRole, Timeout: t.Timeout, Subject: "{{.Title}}",
@@ -297,6 +297,6 @@ func (t *AlertTopic) templates(problems *input.Problems) *Templates {
 // Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t *AlertTopic) Validate() error {
 	role := t.SNS()
-	role.Subject, role.Attributes = "", nil // which have fields of alerts
+	role.Subject, role.Attributes = "", nil // which use fields of alerts
 	return role.Validate()
 }

@@ -30,7 +30,7 @@ func TestWrongDestinations(t *testing.T) {
 	value := func(text string) *Secret { return &Secret{Value: input.NewSensitive(text)} }
 	for name, tt := range map[string]struct {
 		change func(w *AlertWebhook)
-		want   string // pointer and code of the only problem; empty: there is none
+		want   string // pointer and code of the only problem; empty if there is none
 	}{
 		"the defaults are valid":    {nil, ""},
 		"an unknown format":         {func(w *AlertWebhook) { w.Format = "teams" }, "/webhook/format enum"},

@@ -31,8 +31,8 @@ func ParseAlertNotification(input json.RawMessage) (n AlertNotification, err err
 	return n, nil
 }
 
-// DedupKey names what the alert is about: all notifications of one alert, job and condition have the same key, of at most
-// 255 characters.
+// DedupKey names the subject of the alert: all notifications of one alert, job and condition have the same key, of at
+// most 255 characters.
 func (n AlertNotification) DedupKey() string {
 	what := string(n.Condition)
 	if n.Transition == AlertTest {
@@ -41,7 +41,7 @@ func (n AlertNotification) DedupKey() string {
 	return strings.Join([]string{"carillon", n.App, n.Alert, n.Job, what}, "/")
 }
 
-// Title says on one line what happened.
+// Title describes the event on one line.
 func (n AlertNotification) Title() string {
 	job := n.App + "/" + n.Job
 	switch n.Transition {
@@ -56,7 +56,7 @@ func (n AlertNotification) Title() string {
 	}
 }
 
-// firing says what is wrong, after the name of the job.
+// firing describes the problem, after the name of the job.
 func (n AlertNotification) firing() string {
 	switch n.Condition {
 	case AlertFailure:
@@ -84,7 +84,7 @@ func (n AlertNotification) firing() string {
 	return "needs attention: " + string(n.Condition)
 }
 
-// resolved says that it is right again, after the name of the job.
+// resolved describes the recovery, after the name of the job.
 func (n AlertNotification) resolved() string {
 	switch n.Condition {
 	case AlertFailure, AlertNoSuccess:
@@ -111,7 +111,7 @@ func by(late input.Duration) string {
 // fact is a line of a message for people.
 type fact struct{ name, value string }
 
-// facts are what the title does not say; those without a value are left out.
+// facts returns the facts that the title does not contain, without those that have no value.
 func (n AlertNotification) facts() []fact {
 	labels := make([]string, 0, len(n.Labels))
 	for _, key := range input.SortedKeys(n.Labels) {
@@ -176,8 +176,8 @@ type pagerDutyPayload struct {
 	CustomDetails AlertNotification `json:"custom_details"`
 }
 
-// PagerDuty returns an event of the Events API v2: trigger, acknowledge or resolve, with the same dedup_key for all that
-// concerns the same alert, job and condition. PagerDuty ignores what resolves no incident. See
+// PagerDuty returns an event of the Events API v2: trigger, acknowledge or resolve, with the same dedup_key for the
+// same alert, job and condition. PagerDuty ignores a resolve event without an incident. See
 // https://developer.pagerduty.com/docs/events-api-v2/trigger-events/.
 func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) []byte {
 	event := pagerDutyEvent{RoutingKey: routingKey, EventAction: "trigger", DedupKey: n.DedupKey()}
@@ -201,7 +201,7 @@ func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) 
 			Timestamp: input.FormatInstant(n.At), Component: n.Job, Group: n.App, Class: string(n.Condition), CustomDetails: details,
 		}
 	}
-	body, _ := json.Marshal(event) // no field of it can fail
+	body, _ := json.Marshal(event) // its fields cannot fail
 	return body
 }
 
@@ -245,8 +245,8 @@ type slackMessage struct {
 	Attachments []slackAttachment `json:"attachments"`
 }
 
-// Slack returns a message for an incoming webhook of Slack: the title as text, which notifications show, and the facts as
-// blocks in an attachment, whose colour tells the transition.
+// Slack returns a message for an incoming webhook of Slack: the title as text, which notifications show, and the
+// facts as blocks in an attachment with a colour for the transition.
 //
 // No text is read as mrkdwn, and control characters are escaped, so that neither a name nor an error can format the message,
 // link to a page or notify a channel. See https://docs.slack.dev/messaging/formatting-message-text#escaping and
@@ -265,7 +265,7 @@ func (n AlertNotification) Slack() []byte {
 		blocks = append(blocks, slackBlock{Type: "section", Text: &text})
 	}
 	message.Attachments = []slackAttachment{{Color: look.color, Fallback: message.Text, Blocks: blocks}}
-	body, _ := json.Marshal(message) // no field of it can fail
+	body, _ := json.Marshal(message) // its fields cannot fail
 	return body
 }
 
@@ -292,7 +292,7 @@ func (n AlertNotification) slackLook() slackLook {
 func slackEscape(text string, most int) string {
 	const mark = "…"
 	var b strings.Builder
-	end := 0 // of what leaves room for the mark
+	end := 0 // of the text that leaves room for the mark
 	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
 		switch r {
 		case '&':

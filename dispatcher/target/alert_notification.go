@@ -9,43 +9,43 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// AlertNotification is what one transition of an alert tells people. It is the input of the run that delivers it, and the
-// body of a request in format carillon. It holds no link, because a node does not know where people reach it.
+// AlertNotification is the message about one transition of an alert. It is the input of the run that delivers it, and
+// the body of a request in format carillon. It has no link, because a node does not know its own public address.
 type AlertNotification struct {
 	App   string `json:"app"`
 	Alert string `json:"alert"`
 	// Job is the job that the alert is about; empty only in a test.
 	Job       string         `json:"job,omitempty"`
 	Condition AlertCondition `json:"condition"`
-	// Transition is what happened at At.
+	// Transition is the event at At.
 	Transition AlertTransition `json:"transition"`
 	At         time.Time       `json:"at"`
-	// Since is when the condition began to hold.
+	// Since is when the condition began.
 	Since time.Time `json:"since"`
-	// Count is how often in a row it was met since then, for example of failures; 0: the condition has no count.
+	// Count is how often in a row it was met since then, such as the failures; 0 for conditions without a count.
 	Count int `json:"count,omitempty"`
-	// Trigger, Run, Class, Error and ScheduledAt describe the run, or the missed fire, that caused the transition. They are
-	// empty if none did; but for an objective, Error says how fast the error budget burns.
+	// Trigger, Run, Class, Error and ScheduledAt describe the run, or the missed fire, that caused the transition.
+	// Otherwise they are empty, except that for an objective, Error says how fast the error budget burns.
 	Trigger     string     `json:"trigger,omitempty"`
 	Run         string     `json:"run,omitempty"`
 	Class       run.Class  `json:"class,omitempty"`
 	Error       string     `json:"error,omitempty"`
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
-	// LateBy is how late the run began, or how long it has been overdue or running; 0: that is not what the alert is about.
+	// LateBy is how late the run began, or how long it has been overdue or running; 0 for other conditions.
 	LateBy input.Duration `json:"late_by,omitempty"`
-	// Description is that of the alert, and Labels are those of the job.
+	// Description is the alert's, and Labels are the job's.
 	Description string       `json:"description,omitempty"`
 	Labels      input.Labels `json:"labels,omitempty"`
-	// Sequence counts the transitions of the alert for the job and the condition, so that a receiver can put aside a
-	// notification that comes after a later one.
+	// Sequence counts the transitions of the alert for the job and the condition, so that a receiver can ignore a
+	// notification that arrives after a later one.
 	Sequence int64 `json:"sequence"`
-	// By and Reason are who acknowledged, and why. A condition that ended without the job has a reason as well, such as that
-	// the job was deleted.
+	// By and Reason are who acknowledged, and why. A condition that ended for another cause, such as the deletion of
+	// the job, has a Reason, too.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// AlertCondition is what an alert watches.
+// AlertCondition is a condition that an alert watches.
 type AlertCondition string
 
 // The conditions.
@@ -54,14 +54,14 @@ const (
 	AlertMissed    AlertCondition = "missed"     // a fire was missed
 	AlertLate      AlertCondition = "late"       // a run began late, or has not begun
 	AlertOverrun   AlertCondition = "overrun"    // a run takes too long
-	AlertNoSuccess AlertCondition = "no_success" // nothing succeeded for a time
+	AlertNoSuccess AlertCondition = "no_success" // no run succeeded for a time
 	AlertObjective AlertCondition = "objective"  // the error budget of the job's objective burns too fast
 )
 
 // AlertConditions are all conditions.
 var AlertConditions = []AlertCondition{AlertFailure, AlertMissed, AlertLate, AlertOverrun, AlertNoSuccess, AlertObjective}
 
-// AlertTransition is what a notification tells of a condition.
+// AlertTransition is the event of a condition that a notification reports.
 type AlertTransition string
 
 // The transitions.
@@ -73,7 +73,7 @@ const (
 	AlertTest         AlertTransition = "test"         // somebody tests the destination
 )
 
-// ofNotification returns the value of a field that a notification has; is is false for one of the delivery.
+// ofNotification returns the value of a field of a notification; is is false for a field of the delivery.
 func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, is bool) {
 	var scheduled time.Time
 	if n.ScheduledAt != nil {
@@ -97,7 +97,7 @@ func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, 
 	return "", at, false
 }
 
-// sampleNotificationCall is sampleCall for the target of an alert. The error has many lines, so that a header that holds it
+// sampleNotificationCall is sampleCall for the target of an alert. The error has many lines, so that a header with it
 // is refused when it is declared.
 func sampleNotificationCall() Call {
 	c := sampleCall(nil)

@@ -21,7 +21,7 @@ type Auth struct {
 
 // BasicAuth is a name and a password (RFC 7617).
 type BasicAuth struct {
-	// Username is at most 256 characters, none of them a colon.
+	// Username has at most 256 characters and no colon.
 	Username string `json:"username" schema:"required,max=256"`
 	Password Secret `json:"password" schema:"required"`
 }
@@ -45,7 +45,7 @@ type SigV4Auth struct {
 	// Service is "lambda" for function URLs, "execute-api" for API Gateway.
 	Service string `json:"service" schema:"required"`
 	Region  string `json:"region" schema:"required"`
-	// Credentials sign; nil: the node's own, found as the AWS SDKs do.
+	// Credentials sign the requests; nil for the node's own, which are found as the AWS SDKs find them.
 	Credentials *AWSCredentials `json:"credentials,omitempty"`
 }
 
@@ -63,7 +63,7 @@ var (
 	queryKeyName = regexp.MustCompile(`^[A-Za-z0-9_.~\[\]-]{1,128}$`)
 )
 
-// check reports what is wrong with a under path. url is that of the requests.
+// check reports the problems of a under path. url is the URL of the requests.
 func (a *Auth) check(problems *input.Problems, path, url string) {
 	if a == nil {
 		return

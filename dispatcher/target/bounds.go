@@ -13,8 +13,8 @@ import (
 )
 
 // Bounds are what operators allow an app. Tokens that are bound to apps obey them, can read them and cannot change
-// them. A zero field means its default; WithDefaults fills them in. A list that is empty but not nil allows nothing, so that
-// a list that was computed and came out empty never opens what it was to close.
+// them. A zero field means its default; WithDefaults fills them in. A list that is empty but not nil allows nothing,
+// so that a computed list that came out empty never permits everything.
 type Bounds struct {
 	// Suspended stops the app: nodes claim no fire and send no request for it until an operator lifts the suspension.
 	// It is independent of App.Enabled, which the app's owner may change.
@@ -28,54 +28,53 @@ type Bounds struct {
 	Weight int `json:"weight" schema:"default=1,max=100,min=0"`
 	// Quotas limit how much of the installation the app may use.
 	Quotas Quotas `json:"quotas"`
-	// Secrets are the references that jobs may use, each with * for any text, / included. One of a manager of secrets without
-	// key and version allows all of them. nil: those that DefaultSecrets returns, so none of a manager. Empty: none.
+	// Secrets are the references that jobs may use, each with * for any text, / included. A secret of a manager
+	// without key and version allows all of them. nil: those of DefaultSecrets, so none of a manager. Empty: none.
 	Secrets []string `json:"secrets" schema:"max=100"`
 	// Egress are the addresses that webhooks may call.
 	Egress EgressBounds `json:"egress"`
 	// Lambda are the functions and roles that jobs may use.
 	Lambda LambdaBounds `json:"lambda"`
-	// SQS are the queues, and SNS the topics, that jobs may send to, and the roles as which they may.
+	// SQS are the queues, and SNS the topics, that jobs may send to, and the roles that they may assume for this.
 	SQS SQSBounds `json:"sqs"`
 	SNS SNSBounds `json:"sns"`
-	// SignAsNode are the services for which webhooks may sign requests with the AWS credentials of the node. Empty: none.
+	// SignAsNode are services that webhooks may sign requests for with the AWS credentials of the node. Empty: none.
 	SignAsNode []SignatureBound `json:"sign_as_node" schema:"max=100"`
 
-	// Reserved are the beginnings of references that belong to other apps although the default of Secrets allows them:
-	// SECRET_A_B_KEY is of app a-b, not of app a. The store fills it in; it is empty if operators list Secrets.
+	// Reserved are prefixes of references that belong to other apps although the default of Secrets allows them:
+	// SECRET_A_B_KEY belongs to app a-b, not to app a. The store fills it in; it is empty if operators list Secrets.
 	Reserved []string `json:"-"`
 }
 
-// Suspension says who suspended an app, and when. It is empty for one that is not suspended.
+// Suspension says who suspended an app, and when. It is empty if the app is not suspended.
 type Suspension struct {
-	// SuspendedBy is the actor that the audit log names.
+	// SuspendedBy is the actor, as in the audit log.
 	SuspendedBy string     `json:"suspended_by,omitempty"`
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 }
 
-// Quotas limit how much of the installation an app may use. What is over a quota that was lowered stays as it is; no more
-// is added.
+// Quotas limit the use of the installation by an app. Below the current usage, they only refuse new things.
 type Quotas struct {
-	// Jobs are those declared at once, 1 to 1,000,000; default 10,000.
+	// Jobs bounds the declared jobs, 1 to 1,000,000; default 10,000.
 	Jobs int `json:"jobs" schema:"default=10000,max=1000000,min=0"`
-	// Triggers are those of all jobs of the app, 1 to 10,000,000; default 100,000.
+	// Triggers bounds the triggers of all jobs of the app, 1 to 10,000,000; default 100,000.
 	Triggers int `json:"triggers" schema:"default=100000,max=10000000,min=0"`
-	// WaitingRuns are the runs that wait for a node, a slot, a host, a callback or their next attempt, whatever asked for them,
-	// 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait,
-	// fires that would have to wait end, and what follows a run is set aside.
+	// WaitingRuns bounds the runs of all kinds that wait for a node, a slot, a host, a callback or their next
+	// attempt, 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait, fires that would have
+	// to wait end, and the followers of a run are set aside.
 	WaitingRuns int `json:"waiting_runs" schema:"default=100000,max=10000000,min=0"`
-	// ChainRuns are those that may follow one run, directly and through others, shards included, 1 to 1,000,000; default 10,000.
-	// ChainDepth is how many of them may follow one after another, 1 to 1000; default 100.
+	// ChainRuns bounds the runs that follow one run, directly and through others, shards included, 1 to 1,000,000;
+	// default 10,000. ChainDepth bounds how many follow one after another, 1 to 1000; default 100.
 	ChainRuns int `json:"chain_runs" schema:"default=10000,max=1000000,min=0"`
 	// Runs that may follow one after another.
 	ChainDepth int `json:"chain_depth" schema:"default=100,max=1000,min=0"`
-	// RequestsPerMinute are those to the API by tokens that are bound to apps, for each node, 1 to 1,000,000; default 6,000.
+	// RequestsPerMinute bounds requests to the API by app-bound tokens, for each node, 1 to 1,000,000; default 6,000.
 	RequestsPerMinute int `json:"requests_per_minute" schema:"default=6000,max=1000000,min=0"`
-	// ManualRunsPerMinute are the requests to run or retry a job, 1 to 1,000,000; default 600.
+	// ManualRunsPerMinute bounds the requests to run or retry a job, 1 to 1,000,000; default 600.
 	ManualRunsPerMinute int `json:"manual_runs_per_minute" schema:"default=600,max=1000000,min=0"`
-	// BytesKept are those of responses, and of what runs were given, in the history of the app, 1 MiB to 10 TiB; default 10 GiB.
-	// Above it, nodes record runs and attempts without the responses, followers get no result, backfills with a payload wait,
-	// and requests with a payload are refused.
+	// BytesKept bounds the bytes of responses and of inputs of runs in the history of the app, 1 MiB to 10 TiB;
+	// default 10 GiB. Above it, nodes record runs and attempts without the responses, followers get no result,
+	// backfills with a payload wait, and requests with a payload are refused.
 	BytesKept int64 `json:"bytes_kept" schema:"default=1.073741824e+10,max=10995116277760,min=0"`
 	// Retention is the longest App.Retention, from MinRetention to MaxRetention; default DefaultMostRetention.
 	Retention input.Duration `json:"retention" schema:"default=9600h0m0s"`
@@ -83,12 +82,13 @@ type Quotas struct {
 
 // EgressBounds are the addresses that webhooks of an app may call. All three must allow a call, and the node as well.
 type EgressBounds struct {
-	// Hosts are the names and addresses that a URL may hold: a host, or *.example.com for all names below. nil: any; empty: none.
+	// Hosts are the allowed hosts of URLs: a name, an address, or *.example.com for all names below. nil: any; empty:
+	// none.
 	Hosts []string `json:"hosts" schema:"max=100"`
-	// Ports are those that a URL may lead to. nil: any; empty: none.
+	// Ports are the allowed ports of URLs. nil: any; empty: none.
 	Ports []int `json:"ports" schema:"each_max=65535,each_min=1,max=100"`
-	// Networks are those that may be dialled: NetworkPublic, which is every public address, or a CIDR, which alone opens a
-	// private network. nil: NetworkPublic, and what the node's --egress-private lists. Empty: none.
+	// Networks are the networks that may be dialled: NetworkPublic for every public address, or a CIDR, which is
+	// required for a private network. nil: NetworkPublic, and the networks of the node's --egress-private. Empty: none.
 	Networks []string `json:"networks" schema:"max=100"`
 }
 
@@ -98,7 +98,7 @@ const NetworkPublic = "public"
 // LambdaBounds are the functions and roles that jobs of an app may use, as patterns of ARNs: * stands for any text and
 // ? for any character, as in IAM policies. Empty: none.
 type LambdaBounds struct {
-	// Functions are matched with the function of a target as it is written there, without its qualifier.
+	// Functions are matched with the function of a target as written, without its qualifier.
 	Functions []string `json:"functions" schema:"max=100"`
 	// Roles are matched with assume_role.
 	Roles []string `json:"roles" schema:"max=100"`
@@ -124,7 +124,7 @@ type SNSBounds struct {
 type SignatureBound struct {
 	// Service is the service's name in the signature, such as execute-api.
 	Service string `json:"service" schema:"required"`
-	// Hosts are those that may be called so, as those of egress; at least one.
+	// Hosts are the hosts that may be called in this way, in the form of egress.hosts; at least one.
 	Hosts []string `json:"hosts" schema:"required,max=100,min=1"`
 }
 
@@ -162,7 +162,7 @@ func (b Bounds) WithDefaults(app string) Bounds {
 	return b
 }
 
-// closedLists are the lists of which the default is that nothing is allowed.
+// closedLists returns the lists that allow nothing by default.
 func (b *Bounds) closedLists() []*[]string {
 	return []*[]string{&b.Lambda.Functions, &b.Lambda.Roles, &b.SQS.Queues, &b.SQS.Roles, &b.SNS.Topics, &b.SNS.Roles}
 }
@@ -182,8 +182,8 @@ type Usage struct {
 	BytesKept int64 `json:"bytes_kept"`
 }
 
-// CheckGroupOfJob returns what of the endpoint group that a job calls is outside the bounds of its app, as Problems with the JSON
-// pointer of the group in the job, or nil.
+// CheckGroupOfJob returns, as Problems with the JSON pointer of the group in the job or nil, where the endpoint group
+// of a job is outside the bounds of its app.
 func (b Bounds) CheckGroupOfJob(g EndpointGroup) error {
 	var of, problems input.Problems
 	of.AddError("", b.CheckGroup(g))
@@ -193,20 +193,20 @@ func (b Bounds) CheckGroupOfJob(g EndpointGroup) error {
 	return problems.Err()
 }
 
-// WaitingRunsReached says that an app has as many waiting runs as its bounds allow.
+// WaitingRunsReached reports that an app has as many waiting runs as its bounds allow.
 func WaitingRunsReached(app string, waiting int64, most int) *input.Problem {
 	return &input.Problem{Code: input.CodeBoundQuota,
 		Message: fmt.Sprintf("%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); "+
 			"wait until some end, cancel some, or ask an operator for more", waiting, app, most)}
 }
 
-// BytesKeptReached says that an app keeps as many bytes as its bounds allow.
+// BytesKeptReached reports that an app keeps as many bytes as its bounds allow.
 func BytesKeptReached(app string, most int64) string {
 	return fmt.Sprintf("the responses and inputs of app %s have reached the %d bytes that its bounds allow (quotas.bytes_kept); "+
 		"keep runs for a shorter time, or ask an operator for more", app, most)
 }
 
-// SuspendedMessage says that an app is suspended, why, and who lifts that.
+// SuspendedMessage reports that an app is suspended, why, and who can lift the suspension.
 func (b Bounds) SuspendedMessage(app string) string {
 	reason := ""
 	if b.SuspendedReason != "" {
@@ -215,10 +215,10 @@ func (b Bounds) SuspendedMessage(app string) string {
 	return fmt.Sprintf("app %s is suspended%s; an operator must lift the suspension", app, reason)
 }
 
-// secretAppName is how variables name an app.
+// secretAppName returns the name of an app in variables.
 func secretAppName(app string) string { return strings.ToUpper(input.FoldName(app)) }
 
-// Reserve sets Reserved by the folded names of the apps whose names begin with that of this one and _.
+// Reserve sets Reserved from the folded names of the apps that begin with the name of this app and _.
 func (b *Bounds) Reserve(longer []string) {
 	b.Reserved = nil
 	for _, name := range longer {
@@ -226,7 +226,7 @@ func (b *Bounds) Reserve(longer []string) {
 	}
 }
 
-// WithoutDefaults returns bounds without the values that are the default, so that they stay the default.
+// WithoutDefaults returns bounds without values that equal the default, so that they follow the default.
 func (b Bounds) WithoutDefaults(app string) Bounds {
 	d := Bounds{}.WithDefaults(app)
 	b.Reserved = nil
@@ -343,7 +343,7 @@ func (e EgressBounds) check(problems *input.Problems, at string) {
 	})
 }
 
-// checkPatterns reports a list that is too long, and each entry of which wrong returns a reason.
+// checkPatterns reports a list that is too long, and each entry that wrong returns a reason for.
 func checkPatterns(problems *input.Problems, at string, patterns []string, wrong func(string) string) {
 	if len(patterns) > maxBoundPatterns {
 		problems.Add(at, input.CodeTooMany, "%d entries are given; the maximum is %d", len(patterns), maxBoundPatterns)
@@ -360,7 +360,7 @@ func checkPatterns(problems *input.Problems, at string, patterns []string, wrong
 	}
 }
 
-// patternOfARNs says what is wrong with a pattern of ARNs, and gives an example of one.
+// patternOfARNs returns a check of patterns of ARNs, with an example in its message.
 func patternOfARNs(example string) func(string) string {
 	return func(pattern string) string {
 		if strings.HasPrefix(pattern, "arn:") || pattern == "*" {
@@ -370,7 +370,7 @@ func patternOfARNs(example string) func(string) string {
 	}
 }
 
-// wrongHostPattern says what is wrong with a host, or with *. and the end of one.
+// wrongHostPattern explains what is wrong with a host, or with *. and the end of one.
 func wrongHostPattern(pattern string) string {
 	host := strings.TrimPrefix(pattern, "*.")
 	if host == "" || strings.ContainsAny(host, "*?/: ") && !isAddress(host) || host != strings.ToLower(host) || !ascii(host) {
@@ -384,7 +384,7 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// ImportCounts are how much of its quotas an import would use.
+// ImportCounts are the amounts of quotas that an import would use.
 type ImportCounts struct {
 	Jobs, Triggers, WaitingRuns int
 }
@@ -409,8 +409,8 @@ func (q Quotas) CheckImport(app string, counts ImportCounts) error {
 	return problems.Err()
 }
 
-// Link returns the place of the runs that follow a run, of which there are count. of is why that run exists; nil: its kind says
-// all. shards are those that it had. The error is a Problem: these runs would be outside the quotas.
+// Link returns the place of the count runs that follow a run. of is the cause of that run, or nil, and shards is the
+// number of its shards. The error is a Problem: these runs would exceed the quotas.
 func (q Quotas) Link(of *run.Cause, shards, count int) (run.ChainLink, error) {
 	depth, left := 0, q.ChainRuns
 	if of != nil && of.Depth > 0 {

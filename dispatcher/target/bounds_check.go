@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// CheckTarget returns what of the target of a job of app is outside its bounds, as Problems with JSON pointers in the job, or
-// nil. It does not see what only an attempt finds out: the addresses that a name leads to.
+// CheckTarget returns, as Problems with JSON pointers in the job or nil, where the target of a job of app is outside
+// its bounds. It does not check the addresses that a name resolves to, which only an attempt knows.
 func (b Bounds) CheckTarget(app string, t Target) error {
 	var problems input.Problems
 	if d := t.Alert; d != nil {
@@ -71,8 +71,8 @@ func (b Bounds) checkSecrets(problems *input.Problems, at, app string, all map[s
 	}
 }
 
-// CheckGroup returns what of a group is outside the bounds of its app, as Problems with JSON pointers in the group, or nil.
-// It sees the endpoints and names of DNS that the group declares; see CheckEndpoint.
+// CheckGroup returns, as Problems with JSON pointers in the group or nil, where a group is outside the bounds of its
+// app. It checks the endpoints and names of DNS that the group declares; see CheckEndpoint.
 func (b Bounds) CheckGroup(g EndpointGroup) error {
 	var problems input.Problems
 	b.checkSecrets(&problems, "", g.App, Secrets(g))
@@ -81,7 +81,7 @@ func (b Bounds) CheckGroup(g EndpointGroup) error {
 		problems.AddError(input.Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))
 	}
 	for _, label := range input.SortedKeys(g.DNS) {
-		if d := g.DNS[label]; d.Type != DNSTypeSRV { // the targets of services are known when they are called
+		if d := g.DNS[label]; d.Type != DNSTypeSRV { // the targets of services are known only when they are called
 			wrong := b.CheckEndpoint(g, StaticEndpoint{URL: d.Resolved().url()})
 			problems.AddError(input.Pointer("dns", label), dnsPaths(wrong))
 		}
@@ -89,19 +89,19 @@ func (b Bounds) CheckGroup(g EndpointGroup) error {
 	return problems.Err()
 }
 
-// CheckEndpoint returns what of an endpoint of a group, however it came, is outside the bounds of the app, as Problems with
-// JSON pointers in the endpoint, or nil.
+// CheckEndpoint returns, as Problems with JSON pointers in the endpoint or nil, where an endpoint of a group, from
+// any source, is outside the bounds of the app.
 func (b Bounds) CheckEndpoint(g EndpointGroup, e StaticEndpoint) error {
 	var problems input.Problems
 	b.checkWebhook(&problems, "", g.App, &Webhook{URL: e.URL, Auth: g.Auth})
 	for i := range problems {
-		problems[i].Path = "/url" // that the requests are signed is the group's, but to whom is the endpoint's
+		problems[i].Path = "/url" // the group signs the requests, but the endpoint receives them
 	}
 	return problems.Err()
 }
 
-// AllowsSecret tells whether jobs may use a reference. A pattern may name a key and a version of a secret, or the whole
-// secret, which allows all of it.
+// AllowsSecret reports whether jobs may use a reference. A pattern may name a key and a version of a secret, or the
+// whole secret, which allows all keys and versions.
 func (b Bounds) AllowsSecret(reference string) bool {
 	if anyMatches(b.Secrets, reference) {
 		return !b.reserves(reference)
@@ -117,7 +117,7 @@ func (b Bounds) reserves(reference string) bool {
 func (b Bounds) checkWebhook(problems *input.Problems, at, app string, w *Webhook) {
 	u, err := url.Parse(w.URL)
 	if err != nil {
-		return // Validate says so
+		return // Validate reports it
 	}
 	host := hostName(u)
 	b.checkEgress(problems, at+"/url", app, u)
@@ -133,7 +133,7 @@ func (b Bounds) checkTokenURL(problems *input.Problems, at, app string, o *OAuth
 	if o == nil {
 		return
 	}
-	if u, err := url.Parse(o.TokenURL); err == nil { // otherwise Validate says so
+	if u, err := url.Parse(o.TokenURL); err == nil { // otherwise Validate reports it
 		b.checkEgress(problems, at+"/token_url", app, u)
 	}
 }
@@ -176,7 +176,7 @@ func (l *Lambda) unqualified() string {
 	return l.Function
 }
 
-// hostName is the host of a URL as bounds compare it: in lower case, without the dot that may end a name.
+// hostName returns the host of a URL as bounds compare it: in lower case, without the dot that may end a name.
 func hostName(u *url.URL) string { return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) }
 
 func portOf(u *url.URL) int {
@@ -186,7 +186,7 @@ func portOf(u *url.URL) int {
 	return map[string]int{"http": 80, "https": 443}[u.Scheme]
 }
 
-// allowsHost tells whether one of some patterns is the host or a domain that it is below of.
+// allowsHost reports whether one of some patterns is the host or a domain above it.
 func allowsHost(patterns []string, host string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		domain, below := strings.CutPrefix(pattern, "*")
@@ -198,8 +198,8 @@ func anyMatches(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, text) })
 }
 
-// matches tells whether a pattern, in which * stands for any text and ? for any byte, is the whole text. Its time is at most
-// the product of both lengths.
+// matches reports whether a pattern, with * for any text and ? for any byte, matches the whole text. Its time is at
+// most the product of both lengths.
 func matches(pattern, text string) bool {
 	p, t, star, from := 0, 0, -1, 0
 	for t < len(text) {

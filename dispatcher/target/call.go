@@ -11,51 +11,51 @@ import (
 
 // Call is one attempt as a target sees it.
 type Call struct {
-	App, Job, Trigger string // Trigger is empty for a run that belongs to none, such as a manual one
+	App, Job, Trigger string // Trigger is empty for a run without a trigger, such as a manual one
 	Key               run.Key
 	EventID           string
 	Attempt           int
 	Missed            *run.MissedRange // what a catch-up run stands for; nil for other runs
-	Cause             *run.Cause       // why the run exists; nil: Key.Kind says all
+	Cause             *run.Cause       // why the run exists; nil if Key.Kind is enough
 	Target            Target
-	// Group is the group that Target names; nil: it names none.
+	// Group is the group that Target names; nil if it names none.
 	Group *GroupVersion
-	// Shard is the part of a broadcast that the run is; nil: it is none.
+	// Shard is the place of the run in a broadcast; nil for other runs.
 	Shard   *run.Shard
 	Payload json.RawMessage
-	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
-	// times of the trigger before and after this one, zero if there is none; they are set only if
-	// Templates use them.
+	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled times of the
+	// trigger before and after this one, or zero; they are set only if Templates use them.
 	Templates              *Templates
 	PreviousFire, NextFire time.Time
 	// Delivery and Retry tell the engine what to do when the call fails.
 	Delivery run.Delivery
 	Retry    run.Retry
-	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
+	// Slots is how many runs of its job there may be at once; 0 means any number. See Job.Slots.
 	Slots int
-	// Occupy takes the slot of an endpoint for the attempt; nil: the job has none. See GroupTarget.EndpointConcurrency.
+	// Occupy takes the slot of an endpoint for the attempt; nil without such slots. See
+	// GroupTarget.EndpointConcurrency.
 	Occupy Occupy
-	// Held tells whether the run is still the node's, which it may not be after a slow connection; nil: it is. If it is not,
-	// nothing is sent, and the outcome is cancelled and NotSent.
+	// Held reports whether the node still holds the run, which may have changed during a slow connection; nil if it
+	// does. If not, no request is sent, and the outcome is cancelled and NotSent.
 	Held func() bool
-	// Bounds are those of the app, with defaults; nil: the defaults. AWSExternalID is that of the app.
+	// Bounds are those of the app, with defaults; nil means the defaults. AWSExternalID is the app's.
 	Bounds        *Bounds
 	AWSExternalID string
-	// Carried is the state of the job as the attempt begins; nil: the job carries none.
+	// Carried is the state of the job as the attempt begins; nil if the job carries none.
 	Carried *run.CarriedState
-	// Callback is how the target ends the attempt if it accepts it; nil: it cannot.
+	// Callback is how the target ends the attempt after it accepts it; nil if it cannot accept it.
 	Callback *run.CallToken
-	// Installation is that of the database, Sampling whether the trace of the run is recorded, and Requester the trace that
-	// asked for the run; nil: none did. See TraceOf.
+	// Installation is the id of the database, Sampling is whether the trace of the run is recorded, and Requester is
+	// the trace of the request for the run, or nil. See TraceOf.
 	Installation string
 	Sampling     run.Sampling
 	Requester    *run.Requester
-	// Notification is what templates are filled in with if the target is that of an alert; nil: it is another.
+	// Notification fills in the templates of the target of an alert; nil for other targets.
 	Notification *AlertNotification
 }
 
-// fireText describes a fire in JSON. It is the same on every attempt, as is all that receivers may
-// sign or compare, but for what a target needs to call back.
+// fireText describes a fire in JSON. It is the same on every attempt, like everything that receivers may sign or
+// compare, except for the data for a callback.
 type fireText struct {
 	App         string      `json:"app"`
 	Job         string      `json:"job"`
@@ -67,7 +67,7 @@ type fireText struct {
 	Cause       *run.Cause  `json:"cause,omitempty"`
 	ShardIndex  *int        `json:"shard_index,omitempty"`
 	ShardTotal  *int        `json:"shard_total,omitempty"`
-	// State is what the runs before left. It differs between attempts only if an operator changes it meanwhile.
+	// State is the state from earlier runs. It differs between attempts only if an operator changes it meanwhile.
 	State    json.RawMessage `json:"state,omitempty"`
 	Callback *run.CallToken  `json:"callback,omitempty"` // of the attempt
 }
@@ -84,7 +84,7 @@ func (c Call) fire() fireText {
 	return fire
 }
 
-// State returns the state that the job carries; nil: there is none.
+// State returns the state that the job carries, or nil.
 func (c Call) State() json.RawMessage {
 	if c.Carried == nil || string(c.Carried.State) == "null" {
 		return nil
@@ -101,8 +101,8 @@ func (c Call) Body() []byte {
 	return body
 }
 
-// FunctionEvent returns the event of a Lambda function: the payload and, next to it, what a webhook
-// gets as headers. Package lambda has its type for functions in Go.
+// FunctionEvent returns the event of a Lambda function: the payload, and the values that a webhook gets as headers.
+// Package lambda has its type for functions in Go.
 func (c Call) FunctionEvent() ([]byte, error) {
 	text, err := json.Marshal(struct {
 		Carillon attemptText     `json:"carillon"`
@@ -127,23 +127,22 @@ func (c Call) attempt() attemptText {
 	return attemptText{c.EventID, c.fire(), c.Attempt, c.Fence(), c.Traceparent()}
 }
 
-// Fence returns a number that grows with each attempt of a run and with each fire of a trigger. A
-// receiver that remembers the highest number of a trigger can refuse late requests, such as one
-// from a node that was marked dead. Of a broadcast it remembers it for each trigger and index. It is exact in languages
-// whose numbers are floating-point.
+// Fence returns a number that grows with each attempt of a run and with each fire of a trigger. A receiver that
+// remembers the highest number of a trigger can refuse late requests, such as one from a node that was marked dead.
+// For broadcasts it remembers the number of each trigger and index. It is exact as a floating-point number.
 func (c Call) Fence() int64 {
 	const attempts = 1000
 	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))
 }
 
-// missedText is a MissedRange as a body holds it.
+// missedText is a MissedRange in a body.
 type missedText struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Count int    `json:"count"`
 }
 
-// missed returns what a catch-up run stands for; nil for other runs.
+// missed returns the fires that a catch-up run stands for; nil for other runs.
 func (c Call) missed() *missedText {
 	if m := c.Missed; m != nil {
 		return &missedText{input.FormatInstant(m.From), input.FormatInstant(m.To), m.Count}
@@ -157,9 +156,8 @@ func (c Call) TraceID() run.TraceID { return run.TraceOf(c.Installation, c.Key.S
 // SpanID returns the span of the attempt.
 func (c Call) SpanID() run.SpanID { return run.SpanOf(c.Installation, c.Key.String(), c.Attempt) }
 
-// Traceparent returns the W3C trace context of the attempt, for targets that take part in traces; empty: the target of the
-// call does not. If the node makes no traces, it says "sampled", because receivers that follow their caller would otherwise
-// record nothing.
+// Traceparent returns the W3C trace context of the attempt; empty if the target does not take part in traces. If the
+// node makes no traces, it says "sampled", because receivers that follow their caller would otherwise record nothing.
 func (c Call) Traceparent() string {
 	if !c.Target.TakesTraceContext() {
 		return ""
@@ -171,8 +169,8 @@ func (c Call) Traceparent() string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + flags
 }
 
-// TakesTraceContext tells whether the calls of t carry their trace context. Nobody else learns it, because the ids of traces
-// of a system are nobody else's business.
+// TakesTraceContext reports whether the calls of t carry their trace context. Other targets do not get it, because
+// the ids of traces of a system are private to it.
 func (t Target) TakesTraceContext() bool {
 	switch {
 	case t.Webhook != nil:
@@ -192,42 +190,42 @@ func (t Target) TakesTraceContext() bool {
 // ExecutorCall is a question about an attempt to the executor of XXL-JOB that has it.
 type ExecutorCall struct {
 	App string
-	// Bounds are those of the app, with defaults.
+	// Bounds are the bounds of the app, with defaults.
 	Bounds *Bounds
-	// AWSExternalID is that of the app.
+	// AWSExternalID is the external id of the app.
 	AWSExternalID string
 	// Group is the group of the executor, with the values of its secrets.
 	Group *GroupVersion
 	// Endpoint is the executor, one of Group.Live.
 	Endpoint Endpoint
-	// Run is how the executor knows the attempt.
+	// Run identifies the attempt to the executor.
 	Run run.ExecutorRun
 }
 
-// EndpointRequest is a run that is about to go to an endpoint and wants its slot.
+// EndpointRequest asks for the slot of an endpoint for a run that is about to go there.
 type EndpointRequest struct {
 	run.HeldRun
 	Endpoint string
-	// IfFree asks for the slot only if no other run has it or waits for it. Otherwise, nothing changes.
+	// IfFree asks for the slot only if no other run has it or waits for it. Otherwise, the request changes nothing.
 	IfFree bool
 }
 
 // EndpointGrant is the response to an EndpointRequest.
 type EndpointGrant struct {
 	run.HeldRun
-	// Endpoint is the one whose slot the run has now; empty: none. It is not the one that was asked for if the run has
-	// waited for another, or had it in an attempt whose node died.
+	// Endpoint is the endpoint whose slot the run has now; empty if it has none. It differs from the requested one if
+	// the run waited for another, or has it from an attempt of a dead node.
 	Endpoint string
-	// Busy says, of a request IfFree, why there is no slot.
+	// Busy is why a request with IfFree got no slot.
 	Busy string
 }
 
-// Occupy takes the slot of an endpoint for an attempt, and waits for the decision of the database. ifFree is as that of
-// an EndpointRequest. A grant without Endpoint and Busy means that the attempt is over: nothing may be sent.
+// Occupy takes the slot of an endpoint for an attempt, and waits for the decision of the database. ifFree is as in
+// EndpointRequest. A grant without Endpoint and Busy means that the attempt is over and must not send a request.
 type Occupy func(endpoint string, ifFree bool) EndpointGrant
 
-// CallbackPolicy lets a target accept an attempt with status 202, or a Lambda function an event, and finish it later: it says
-// by a callback how the attempt ended. Without a policy, both are the success of the attempt.
+// CallbackPolicy lets a target accept an attempt with status 202, or a Lambda function accept an event, and report
+// the outcome later by a callback. Without a policy, the attempt succeeds at once in both cases.
 type CallbackPolicy struct {
 	// Timeout is how long after the acceptance, and after each heartbeat, the callback may come: 1s to MostCallbackWait.
 	Timeout input.Duration `json:"timeout,omitempty"`
@@ -243,7 +241,7 @@ func (c *CallbackPolicy) check(problems *input.Problems, path string) {
 	}
 }
 
-// warnOfCallback warns of an executor that interrupts a run no earlier than the callback of the run counts as missing.
+// warnOfCallback warns if an executor interrupts a run only after the callback of the run is overdue.
 func (g *GroupTarget) warnOfCallback(problems *input.Problems) {
 	if g.XXLJob == nil || g.Callback == nil || g.XXLJob.ExecutorTimeout < g.Callback.Timeout {
 		return
@@ -254,7 +252,7 @@ func (g *GroupTarget) warnOfCallback(problems *input.Problems) {
 			"executor_timeout shorter than the timeout of callback", g.XXLJob.ExecutorTimeout, g.Callback.Timeout)
 }
 
-// Callback returns the policy of t; nil: the response to a request is the end of its attempt.
+// Callback returns the policy of t; nil if the response to a request ends its attempt.
 func (t Target) Callback() *CallbackPolicy {
 	switch {
 	case t.Webhook != nil:

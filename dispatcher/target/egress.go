@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// neverCalled are the networks that no target may be in: link-local ones, where clouds serve metadata
-// and credentials, multicast, and ranges reserved for documentation, benchmarks or protocols. They
-// include deprecated forms of IPv6 that embed an IPv4 address. For NAT64 the embedded address is checked.
+// neverCalled are networks that targets must not be in: link-local ones, where clouds serve metadata and credentials,
+// multicast, and ranges reserved for documentation, benchmarks or protocols. They include deprecated forms of IPv6
+// that embed an IPv4 address. For NAT64 the embedded address is checked.
 var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("169.254.0.0/16"),
@@ -61,8 +61,8 @@ func Dialled(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// NeverCalled reports whether no target may have the address, whatever a node's configuration says.
-// It allows loopback.
+// NeverCalled reports whether targets must not have the address under any configuration of a node. It allows
+// loopback.
 func NeverCalled(addr netip.Addr) bool {
 	addr = Dialled(addr)
 	inside := func(network netip.Prefix) bool { return network.Contains(addr) }
@@ -95,10 +95,10 @@ func MetadataName(host string) bool {
 
 // TLS tunes the connections to an https target.
 type TLS struct {
-	// CACertificates are the PEM certificates of the authorities to trust for the target, instead
-	// of those of the node's system.
+	// CACertificates are PEM certificates of the authorities to trust for the target, instead of those of the node's
+	// system.
 	CACertificates string `json:"ca_certificates,omitempty" schema:"max=65536"`
-	// ClientCertificate is the PEM chain that the node presents, ClientKey its PEM private key.
+	// ClientCertificate is the PEM chain that the node presents, and ClientKey its PEM private key.
 	ClientCertificate string `json:"client_certificate,omitempty" schema:"max=65536"`
 	// PEM private key of the client certificate.
 	ClientKey *Secret `json:"client_key,omitempty"`
@@ -163,7 +163,7 @@ func parseCertificates(text string) (all []*x509.Certificate, err error) {
 	}
 }
 
-// CertificateEnd returns when the first certificate of the chain ends that t presents to a target; nil: it presents none.
+// CertificateEnd returns when the first certificate of the chain that t presents expires; nil if it presents none.
 func (t *TLS) CertificateEnd() *time.Time {
 	if t == nil {
 		return nil
@@ -181,7 +181,7 @@ func (t *TLS) CertificateEnd() *time.Time {
 	return &first
 }
 
-// CertificateEnd returns when the client certificate of t ends; nil: it has none.
+// CertificateEnd returns when the client certificate of t expires; nil if it has none.
 func (t Target) CertificateEnd() *time.Time {
 	if t.Webhook == nil {
 		return nil

@@ -12,50 +12,50 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// EndpointGroup is a fleet of workers: several HTTP endpoints that do the same work. A job whose target is a group is
-// sent to one of them for each fire, by a strategy.
+// EndpointGroup is a fleet of workers: several HTTP endpoints that do the same work. Each fire of a job with the
+// group as target goes to one of them, by a strategy.
 type EndpointGroup struct {
-	// App and Name identify the group; they are chosen by the client and cannot change. In a body they
-	// are optional, and equal to those in the path.
+	// App and Name identify the group; the client chooses them, and they cannot change. In a body they are optional,
+	// and equal to those in the path.
 	App  string `json:"app" schema:"Name"`
 	Name string `json:"name" schema:"Name"`
 	EndpointGroupSpec
 	EndpointGroupStatus `body:"-"`
 }
 
-// EndpointGroupSpec is what a person declares of an endpoint group.
+// EndpointGroupSpec is the definition of an endpoint group, as people declare it.
 type EndpointGroupSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
 	// Kind is the protocol of the endpoints; empty means http. It cannot change.
 	Kind GroupKind `json:"kind,omitempty"`
 	XXLJobSettings
-	// Path is put between the URL of an endpoint and the path of a job; empty, or it begins with /.
+	// Path is inserted between the URL of an endpoint and the path of a job; it is empty or begins with /.
 	Path string `json:"path,omitempty" schema:"max=2048"`
 	// Strategy is how an endpoint is chosen; empty means round_robin.
 	Strategy Strategy `json:"strategy,omitempty"`
-	// Signing, Auth and TLS are as those of Webhook, for all endpoints. A group of kind xxl_job has only TLS.
+	// Signing, Auth and TLS are as in Webhook, for all endpoints. A group of kind xxl_job has only TLS.
 	Signing *Signing `json:"signing,omitempty"`
 	Auth    *Auth    `json:"auth,omitempty"`
 	TLS     *TLS     `json:"tls,omitempty"`
-	// ServerName is sent to all endpoints as Host and checked in their certificates; empty: the host of each URL.
+	// ServerName is sent to all endpoints as Host and checked in their certificates; empty means the host of each URL.
 	ServerName string `json:"server_name,omitempty"`
-	// Probe is how endpoints are asked whether they are alive, and whether they are busy.
+	// Probe is how strategies ask endpoints whether they are alive, and whether they are busy.
 	Probe Probe `json:"probe,omitzero"`
-	// Endpoints are those that are declared, by their ids; at most MaxEndpoints.
+	// Endpoints are the declared endpoints, by their ids; at most MaxEndpoints.
 	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty" schema:"key=Name,max=500"`
-	// Registration lets endpoints register themselves; nil: none may.
+	// Registration lets endpoints register themselves; nil if none may.
 	Registration *Registration `json:"registration,omitempty"`
-	// DNS are the names whose addresses or services are endpoints, too, by names of their own; at most MaxDNSMembers. They
-	// stand for at most MaxEndpoints endpoints together.
+	// DNS are names with addresses or services that are endpoints, too, by labels; at most MaxDNSMembers. Together
+	// they stand for at most MaxEndpoints endpoints.
 	DNS map[string]DNSMembers `json:"dns,omitempty" schema:"key=Name,max=10"`
-	// HealthCheck asks endpoints at intervals whether they are healthy; nil: nobody asks.
+	// HealthCheck asks endpoints at intervals whether they are healthy; nil if there are no checks.
 	HealthCheck *HealthCheck `json:"health_check,omitempty"`
-	// EjectAfter is after how many failures in a row an endpoint is ejected: tried after all others for some time; 0: never.
+	// EjectAfter is how many failures in a row eject an endpoint: others are tried first for a while; 0 means never.
 	EjectAfter int `json:"eject_after" schema:"max=1000,min=0"`
 }
 
-// EndpointGroupStatus is what Carillon knows of an endpoint group.
+// EndpointGroupStatus is what Carillon itself knows about an endpoint group.
 type EndpointGroupStatus struct {
 	// Revision counts the changes of the group; it is its ETag. Endpoints that come and go do not change it.
 	Revision  int64     `json:"revision"`
@@ -65,22 +65,22 @@ type EndpointGroupStatus struct {
 
 // StaticEndpoint is an endpoint that the group declares.
 type StaticEndpoint struct {
-	// URL is absolute, http or https, with no query: where the path of the group goes on.
+	// URL is absolute, http or https, without a query. The path of the group is appended to it.
 	URL string `json:"url" schema:"required,max=2048"`
-	// Weight is the endpoint's share with the strategies that know one, 1 to MaxEndpointWeight; 0 means 1.
+	// Weight is the endpoint's share with weighted strategies, 1 to MaxEndpointWeight; 0 means 1.
 	Weight int `json:"weight,omitempty" schema:"default=1,max=100,min=1"`
 	// Backup endpoints are chosen only while no other is up.
 	Backup bool `json:"backup,omitempty"`
-	// Labels are for people and programs to tell endpoints apart.
+	// Labels classify endpoints for people and programs.
 	Labels input.Labels `json:"labels,omitempty"`
 }
 
-// Registration says which endpoints may register themselves, and how long they stay without a heartbeat.
+// Registration defines which endpoints may register themselves, and how long they stay without a heartbeat.
 type Registration struct {
-	// Networks are those that addresses of registered endpoints must be in, in CIDR notation; at least one. They are
-	// checked whenever an endpoint is dialled, so that a name cannot lead elsewhere.
+	// Networks must contain the addresses of registered endpoints, in CIDR notation; at least one. They are checked
+	// whenever an endpoint is dialled, so that a name cannot resolve to an address elsewhere.
 	Networks []string `json:"networks" schema:"required,max=100,min=1"`
-	// Ports are those that registered endpoints may listen on; at least one.
+	// Ports are the ports that registered endpoints may listen on; at least one.
 	Ports []int `json:"ports" schema:"required,each_max=65535,each_min=1,max=100,min=1"`
 	// Heartbeat is how often an endpoint registers again; 0 means 30s.
 	Heartbeat input.Duration `json:"heartbeat,omitempty"`
@@ -88,13 +88,13 @@ type Registration struct {
 	ExpireAfter input.Duration `json:"expire_after,omitempty"`
 }
 
-// Probe is a request without a body that an endpoint responds to with 2xx. Executors of a group of kind xxl_job are asked as
-// their protocol says, so only Timeout holds for them.
+// Probe is a request without a body that an endpoint responds to with 2xx. Executors of a group of kind xxl_job are
+// probed by their own protocol, so only Timeout applies to them.
 type Probe struct {
-	// AlivePath is asked by the strategy failover with GET, below the path of the group; empty means /healthz.
+	// AlivePath is the path, below that of the group, that strategy failover requests with GET; empty means /healthz.
 	AlivePath string `json:"alive_path,omitempty" schema:"default=/healthz"`
-	// IdlePath is asked by the strategies busyover and global_busyover with GET, with the query parameter job, of which
-	// global_busyover sends none. 2xx: the endpoint is idle. Empty means /idle.
+	// IdlePath is the path that strategies busyover and global_busyover request with GET; busyover adds the query
+	// parameter job. 2xx: the endpoint is idle. Empty means /idle.
 	IdlePath string `json:"idle_path,omitempty" schema:"default=/idle"`
 	// Timeout bounds a probe; 0 means 3s.
 	Timeout input.Duration `json:"timeout,omitempty" schema:"default=3s"`
@@ -103,7 +103,7 @@ type Probe struct {
 // Bounds of groups and endpoints.
 const (
 	MaxGroups         = 1000 // of an app
-	MaxEndpoints      = 500  // of a group, declared and registered; and as many from DNS
+	MaxEndpoints      = 500  // of a group, declared and registered, and as many from DNS
 	MaxEndpointWeight = 100
 )
 
@@ -130,34 +130,34 @@ func (r *Registration) SetDefaults() {
 
 // Endpoint is one of the endpoints that a group has now.
 type Endpoint struct {
-	// ID is chosen by who declares or registers it; see CheckName. It is unique within the group.
+	// ID is chosen when the endpoint is declared or registered; see CheckName. It is unique within the group.
 	ID string `json:"id" schema:"Name"`
 	StaticEndpoint
-	// Source says how the endpoint came.
+	// Source is where the endpoint came from.
 	Source EndpointSource `json:"source" body:"-"`
-	// Draining endpoints get no new requests. An operator sets and lifts it.
+	// Draining is true if an operator drains the endpoint, so that it gets no new requests.
 	Draining bool `json:"draining" body:"-"`
-	// RegisteredAt is when the endpoint registered or was declared first, since it was there without a break; of one from
-	// DNS, since when the node that says so knows it.
+	// RegisteredAt is when the endpoint was first registered or declared, without a break since. For an endpoint from
+	// DNS it is since when the responding node knows it.
 	RegisteredAt time.Time `json:"registered_at" body:"-"`
-	// ExpiresAt is when a registered endpoint goes unless it registers again; nil for others.
+	// ExpiresAt is when a registered endpoint is removed unless it registers again; nil for others.
 	ExpiresAt *time.Time `json:"expires_at,omitempty" body:"-"`
-	// ServerName is, of an address from DNS, the name and port that it gets as Host unless the group says otherwise; its
-	// certificate has that name.
+	// ServerName is, for an address from DNS, the name and port that it gets as Host unless the group sets another;
+	// its certificate must have that name.
 	ServerName string `json:"server_name,omitempty" body:"-"`
-	// Refused says why no request goes to an endpoint from DNS: the node or the bounds of the app refuse its address. Such an
-	// endpoint is shown to operators, and is otherwise as one that is not there. Empty: it may be called.
+	// Refused is why no request goes to an endpoint from DNS: the node or the bounds of the app refuse its address.
+	// Such an endpoint is only shown to operators. Empty if it may be called.
 	Refused string `json:"refused,omitempty" body:"-"`
 }
 
-// EndpointSource says how an endpoint came to its group.
+// EndpointSource is where an endpoint came from.
 type EndpointSource string
 
 // The sources of endpoints.
 const (
-	EndpointStatic     EndpointSource = "static"     // the group declares it
+	EndpointStatic     EndpointSource = "static"     // declared in the group
 	EndpointRegistered EndpointSource = "registered" // it registered itself
-	EndpointDNS        EndpointSource = "dns"        // a name that the group lists stands for it
+	EndpointDNS        EndpointSource = "dns"        // from a DNS name of the group
 )
 
 // Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
@@ -177,7 +177,7 @@ func (g EndpointGroup) Validate() error {
 	g.TLS.check(&problems, "/tls")
 	if strings.ContainsAny(g.ServerName, "/?#@") {
 		problems.Add("/server_name", input.CodeURLHost, "server name %s is not a host name", input.Echo(g.ServerName))
-	} else if g.ServerName != "" { // a host name, with a port or without
+	} else if g.ServerName != "" { // a host name, with or without a port
 		checkURL(&problems, "/server_name", "https://"+g.ServerName+"/")
 	}
 	g.Probe.check(&problems, "/probe")
@@ -226,7 +226,7 @@ func (p Probe) check(problems *input.Problems, at string) {
 	}
 }
 
-// checkPath checks a path that is put after the URL of an endpoint.
+// checkPath checks a path that is appended to the URL of an endpoint.
 func checkPath(problems *input.Problems, at, path string) {
 	switch {
 	case !strings.HasPrefix(path, "/"):
@@ -240,22 +240,22 @@ func checkPath(problems *input.Problems, at, path string) {
 	}
 }
 
-// Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
-// always, as that of a job does.
+// Declares reports whether declared, once stored, would equal the stored group g. A given value of a secret always
+// counts as different, as in Job.Declares.
 func (g EndpointGroup) Declares(declared EndpointGroup) bool {
 	return !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
-// GroupBefore is what a PUT of a group depends on.
+// GroupBefore holds everything that a PUT of a group depends on.
 type GroupBefore struct {
-	Old    *EndpointGroup // as it is stored; nil: it is new
+	Old    *EndpointGroup // as it is stored; nil if it is new
 	Bounds *Bounds        // of its app
-	Groups int            // that the app has; it matters for a new one
+	Groups int            // number in the app; needed for a new group
 	Keys   bool           // the node has keys to store secrets with
 }
 
-// Unchanged returns the group as it is stored if a PUT of declared leaves it so. What is outside the bounds of its app is refused
-// also then.
+// Unchanged returns the stored group if a PUT of declared would not change it. It refuses a group outside the app's
+// bounds.
 func (b GroupBefore) Unchanged(declared EndpointGroup) (EndpointGroup, bool) {
 	if b.Old == nil || b.Bounds.CheckGroup(declared) != nil || !b.Old.Declares(declared) {
 		return EndpointGroup{}, false
@@ -263,8 +263,8 @@ func (b GroupBefore) Unchanged(declared EndpointGroup) (EndpointGroup, bool) {
 	return *b.Old, true
 }
 
-// Put decides what becomes of declared, with its defaults. The error is Problems: it is outside the bounds of its app, would send
-// stored secrets elsewhere than what it replaces, or is one too many.
+// Put returns declared as it is to be stored, with its defaults. The error is Problems: it is outside the bounds of
+// its app, would send stored secrets elsewhere than before, or is one group too many.
 func (b GroupBefore) Put(declared EndpointGroup) (EndpointGroup, error) {
 	group := declared.Resolved()
 	var problems input.Problems
@@ -291,24 +291,24 @@ type Strategy = routing.Strategy
 // RoundRobin is the strategy of a group that names none.
 const RoundRobin = routing.RoundRobin
 
-// Broadcast is the strategy of jobs whose runs are spread over all endpoints of their group.
+// Broadcast is the strategy that spreads runs over all endpoints of a group.
 const Broadcast = routing.Broadcast
 
-// Strategies are those that a group may have.
+// Strategies are the strategies that a group may have.
 var Strategies = []Strategy{
 	routing.First, routing.Last, routing.Random, routing.RoundRobin, routing.Weighted, routing.ConsistentHash, routing.LeastFrequentlyUsed,
 	routing.LeastRecentlyUsed, routing.LeastConnections, routing.Failover, routing.BusyOver, routing.GlobalBusyOver,
 	routing.Broadcast,
 }
 
-// GroupVersion is a group as nodes route to it. It never changes: another one follows it.
+// GroupVersion is a group as nodes route to it. It is immutable; a change gives another version.
 type GroupVersion struct {
 	EndpointGroup
-	// Live are the endpoints that the group has, in the order of their ids.
+	// Live are the current endpoints, in the order of their ids.
 	Live []Endpoint
 }
 
-// With returns g with more endpoints. Of two with the same id, that of g counts.
+// With returns g with more endpoints. Of two endpoints with the same id, it keeps that of g.
 func (g GroupVersion) With(more []Endpoint) GroupVersion {
 	all := slices.Concat(g.Live, more)
 	slices.SortStableFunc(all, func(a, b Endpoint) int { return cmp.Compare(a.ID, b.ID) })
@@ -320,9 +320,9 @@ func (g GroupVersion) With(more []Endpoint) GroupVersion {
 // takes part, its shards, and ends when all of them have ended. A shard has the key of its parent with another Shard, and
 // attempts, retries and a webhook-id of its own.
 
-// BroadcastEndpoints returns the ids of the endpoints that take part in a broadcast that begins now, in order: those that no
-// operator drains, without backups unless there are only backups. Whether an endpoint responds does not matter: if it
-// does not, another takes its shard.
+// BroadcastEndpoints returns the ids of the endpoints that take part in a broadcast that begins now, in order: all
+// that do not drain, without backups unless there are only backups. Endpoints that do not respond are included;
+// another endpoint then takes the shard.
 func (g GroupVersion) BroadcastEndpoints() []string {
 	endpoints := make([]routing.Endpoint, len(g.Live))
 	for i, e := range g.Live {
@@ -340,8 +340,7 @@ func (g GroupVersion) BroadcastEndpoints() []string {
 	return ids
 }
 
-// Strategy returns the strategy of a call to an endpoint group: that of the target or else of the group. It is empty for
-// other targets.
+// Strategy returns the strategy of a call to an endpoint group, from the target or else the group; empty for others.
 func (c *Call) Strategy() Strategy {
 	switch {
 	case c.Target.Group == nil:
@@ -354,9 +353,9 @@ func (c *Call) Strategy() Strategy {
 	return RoundRobin
 }
 
-// CheckKept returns a problem for each secret of g that keeps the stored value of old but could be sent where old could
-// not send it: to another declared origin or name of DNS, to a network or port from which old took no registrations, or under another
-// server name. Nobody can redirect a stored secret to a host of their own. The pointers are those in g.
+// CheckKept returns a problem, with a pointer in g, for each secret that keeps the stored value of old but could go
+// where old could not send it: to another declared origin or name of DNS, to a network or port that old took no
+// registrations from, or under another server name. So a stored secret cannot be redirected to another host.
 func (g EndpointGroup) CheckKept(old EndpointGroup) error {
 	elsewhere := g.sendsBeyond(old)
 	var problems input.Problems
@@ -376,7 +375,7 @@ func (g EndpointGroup) CheckKept(old EndpointGroup) error {
 	return problems.Err()
 }
 
-// sendsBeyond names something that g may send requests to and old may not; empty: there is nothing.
+// sendsBeyond names a place that g may send requests to and old may not; empty if there is none.
 func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 	var known []string
 	for _, e := range old.Endpoints {
@@ -403,7 +402,7 @@ func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 
 func (e StaticEndpoint) origin() string { return (&Webhook{URL: e.URL}).origin() }
 
-// takesBeyond names a network or port from which r takes registrations and old does not; empty: there is none.
+// takesBeyond names a network or port that r takes registrations from and old does not; empty if there is none.
 func (r *Registration) takesBeyond(old *Registration) string {
 	if r == nil {
 		return ""

@@ -13,22 +13,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// DNSMembers are the endpoints that a name of DNS stands for. Nodes ask for them again whenever the answer expires.
+// DNSMembers are the endpoints that a name of DNS stands for. Nodes query it again whenever the answer expires.
 type DNSMembers struct {
-	// Name is what is asked for: absolute, in lower case and without the dot that may end it.
+	// Name is the queried name: absolute, in lower case and without a dot at the end.
 	Name string `json:"name" schema:"required,max=253"`
 	// Type is the type of the records; empty means A. Each address is an endpoint; each service of SRV is one, too.
 	Type DNSType `json:"type,omitempty"`
-	// Port is that of each address, 1 to 65535; services have their own.
+	// Port is the port of each address, 1 to 65535; services have their own.
 	Port int `json:"port,omitempty" schema:"max=65535,min=1"`
 	// Scheme is http or https; empty means http.
 	Scheme string `json:"scheme,omitempty" schema:"enum=http|https"`
-	// Weight and Backup are those of each address, as of StaticEndpoint; services have their own. 0 means 1.
+	// Weight and Backup apply to each address, as in StaticEndpoint; services have their own. 0 means 1.
 	Weight int `json:"weight,omitempty" schema:"max=100,min=1"`
-	// As that of a declared endpoint, for each address. Of records of type SRV, those are backups that have
-	// not the best priority.
+	// As for a declared endpoint, for each address. For records of type SRV, services without the best priority are
+	// backups.
 	Backup bool `json:"backup,omitempty"`
-	// Labels are those of each endpoint.
+	// Labels are the labels of each endpoint.
 	Labels input.Labels `json:"labels,omitempty"`
 }
 
@@ -51,7 +51,7 @@ const MaxDNSMembers = 10
 // SetDefaults gives a decoded block the values of fields that its JSON leaves out.
 func (d *DNSMembers) SetDefaults() { *d = DNSMembers{}.Resolved() }
 
-// Resolved returns d with the defaults of what it leaves out.
+// Resolved returns d with defaults for the fields that it leaves out.
 func (d DNSMembers) Resolved() DNSMembers {
 	d.Type, d.Scheme, d.Weight = cmp.Or(d.Type, DNSTypeA), cmp.Or(d.Scheme, "http"), cmp.Or(d.Weight, 1)
 	if len(d.Labels) == 0 {
@@ -73,7 +73,7 @@ func (g EndpointGroup) checkDNS(problems *input.Problems) {
 	}
 }
 
-// dnsNamePattern is that of names: labels of letters, digits, - and _, the last of which is not a number.
+// dnsNamePattern matches names: labels of letters, digits, - and _; the last one is not a number.
 var dnsNamePattern = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (d DNSMembers) check(problems *input.Problems, at string) {
@@ -109,7 +109,7 @@ func (d DNSMembers) check(problems *input.Problems, at string) {
 	}
 }
 
-// checkService refuses what each service says for itself.
+// checkService refuses fields that each service sets itself.
 func (d DNSMembers) checkService(problems *input.Problems, at string) {
 	if d.Port != 0 {
 		problems.Add(at+"/port", input.CodeCountRange, "port is given, but each record of type SRV has its own; leave it out")
@@ -123,7 +123,7 @@ func (d DNSMembers) checkService(problems *input.Problems, at string) {
 	}
 }
 
-// Host is the name and port of all addresses, as Host and certificates have it; empty: each service has its own.
+// Host returns the name and port of all addresses, for Host and certificates; empty if each service has its own.
 func (d DNSMembers) Host() string {
 	switch {
 	case d.Type == DNSTypeSRV:
@@ -134,7 +134,7 @@ func (d DNSMembers) Host() string {
 	return net.JoinHostPort(d.Name, strconv.Itoa(d.Port))
 }
 
-// origin tells apart where secrets of the group may go.
+// origin identifies a place where secrets of the group may go.
 func (d DNSMembers) origin() string {
 	d = d.Resolved()
 	if d.Type == DNSTypeSRV {
@@ -143,13 +143,13 @@ func (d DNSMembers) origin() string {
 	return StaticEndpoint{URL: d.url()}.origin()
 }
 
-// url is that of an address by the name of all.
+// url returns the URL of an address, with the name as host.
 func (d DNSMembers) url() string {
 	return d.Scheme + "://" + net.JoinHostPort(d.Name, strconv.Itoa(d.Port))
 }
 
-// AddressEndpoint returns the endpoint at an address that the name of a resolved d has. Its id depends on address and port
-// alone.
+// AddressEndpoint returns the endpoint at an address of the name of d, which is resolved. Its id depends only on
+// address and port.
 func (d DNSMembers) AddressEndpoint(addr netip.Addr) Endpoint {
 	port := strconv.Itoa(d.Port)
 	return Endpoint{
@@ -160,7 +160,7 @@ func (d DNSMembers) AddressEndpoint(addr netip.Addr) Endpoint {
 	}
 }
 
-// addressID writes an address as the beginning of a name.
+// addressID returns an address as the beginning of a name.
 func addressID(addr netip.Addr) string {
 	if addr.Is4() {
 		return strings.ReplaceAll(addr.String(), ".", "-")
@@ -173,8 +173,8 @@ func addressID(addr netip.Addr) string {
 	return strings.Join(groups, "-")
 }
 
-// ServiceEndpoint returns the endpoint that a service stands for; ok is false if no request can go there. weight is that of
-// a StaticEndpoint. The id depends on target and port alone.
+// ServiceEndpoint returns the endpoint of a service; ok is false if no request can go there. weight is as in
+// StaticEndpoint. The id depends only on target and port.
 func (d DNSMembers) ServiceEndpoint(target string, port, weight int, backup bool) (e Endpoint, ok bool) {
 	if !dnsNamePattern.MatchString(target) || MetadataName(target) || port == 0 {
 		return Endpoint{}, false
@@ -192,25 +192,25 @@ func (d DNSMembers) ServiceEndpoint(target string, port, weight int, backup bool
 	}, true
 }
 
-// DNSStatus is what a node knows of a name of a group.
+// DNSStatus is the state of a name of a group, as one node sees it.
 type DNSStatus struct {
 	Name string  `json:"name"`
 	Type DNSType `json:"type"`
-	// Members is how many endpoints the name stands for now.
+	// Members is how many endpoints the name currently stands for.
 	Members int `json:"members"`
-	// Refused is how many more it stands for that may not be called, and RefusedBecause why, each reason once.
+	// Refused is how many more endpoints may not be called, and RefusedBecause has the reasons, each once.
 	Refused int `json:"refused,omitempty"`
-	// Why they may not be called, each reason once.
+	// The reasons why they may not be called, each once.
 	RefusedBecause []string `json:"refused_because,omitempty"`
-	// ResolvedAt is when the latest answer with members arrived; nil: there was none.
+	// ResolvedAt is when the latest answer with members arrived; nil if none has.
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
-	// ExpiresAt is from when on the name is asked for again.
+	// ExpiresAt is when the name is queried again.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	// Error is why the latest question had no members in its answer; empty: it had some.
+	// Error is why the latest query returned no members; empty if it returned some.
 	Error string `json:"error,omitempty"`
 }
 
-// dnsPaths names the name in problems of a URL that was made of it.
+// dnsPaths points problems of a URL at the name that it was made from.
 func dnsPaths(err error) error {
 	problems, _ := err.(input.Problems) //nolint:errorlint // CheckEndpoint returns Problems
 	for i := range problems {

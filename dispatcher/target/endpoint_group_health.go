@@ -7,19 +7,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// HealthCheck is a request without a body that each node makes, at intervals, to the endpoints of groups that it routes
-// to. An endpoint that responds with 2xx is healthy. One that is not gets no requests from that node.
+// HealthCheck is a request without a body that each node makes, at intervals, to the endpoints of groups that it
+// routes to. An endpoint that responds with 2xx is healthy. An unhealthy one gets no requests from that node.
 type HealthCheck struct {
-	// Path is asked with GET, below the path of the group; empty means /healthz.
+	// Path is requested with GET, below the path of the group; empty means /healthz.
 	Path string `json:"path,omitempty"`
-	// Interval is that of the checks of one endpoint by one node; 0 means 10s.
+	// Interval is the time between checks of one endpoint by one node; 0 means 10s.
 	Interval input.Duration `json:"interval,omitempty"`
-	// Timeout bounds a check; 0 means 3s. An endpoint has one check of a node at a time, even if that takes longer than
-	// Interval.
+	// Timeout bounds a check; 0 means 3s. A node makes one check of an endpoint at a time, even if that takes longer
+	// than Interval.
 	Timeout input.Duration `json:"timeout,omitempty"`
-	// HealthyThreshold is after how many healthy responses in a row an endpoint that was down is up again; 0 means 2.
+	// HealthyThreshold is how many healthy responses in a row bring a down endpoint up again; 0 means 2.
 	HealthyThreshold int `json:"healthy_threshold,omitempty" schema:"max=10,min=1"`
-	// UnhealthyThreshold is after how many failures in a row an endpoint is down; 0 means 3.
+	// UnhealthyThreshold is how many failures in a row take an endpoint down; 0 means 3.
 	UnhealthyThreshold int `json:"unhealthy_threshold,omitempty" schema:"max=10,min=1"`
 }
 
@@ -37,7 +37,7 @@ const (
 // SetDefaults gives a decoded check the values of fields that its JSON leaves out.
 func (h *HealthCheck) SetDefaults() { *h = HealthCheck{}.Resolved() }
 
-// Resolved returns h with the defaults of what it leaves out.
+// Resolved returns h with defaults for the fields that it leaves out.
 func (h HealthCheck) Resolved() HealthCheck {
 	return HealthCheck{
 		Path:               cmp.Or(h.Path, DefaultAlivePath),
@@ -69,7 +69,7 @@ func (h *HealthCheck) check(problems *input.Problems, at string) {
 	}
 }
 
-// EndpointState is what a node finds out about an endpoint.
+// EndpointState is the state of an endpoint, as one node sees it.
 type EndpointState string
 
 // The states of endpoints.
@@ -83,9 +83,9 @@ const (
 // EndpointStates lists the states.
 var EndpointStates = []EndpointState{EndpointUp, EndpointSuspect, EndpointDown, EndpointDraining}
 
-// GroupStatus is what one node knows of a group. Other nodes may see it otherwise.
+// GroupStatus is the state of a group, as one node sees it. Other nodes may differ.
 type GroupStatus struct {
-	// Node is the id of the node that says so; empty: it has not started.
+	// Node is the id of that node; empty if it has not started.
 	Node string `json:"node"`
 	// DNS are the states of names, by their names in the group.
 	DNS map[string]DNSStatus `json:"dns"`
@@ -93,19 +93,19 @@ type GroupStatus struct {
 	Endpoints []EndpointStatus `json:"endpoints"`
 }
 
-// EndpointStatus is what a node knows of an endpoint.
+// EndpointStatus is the status of an endpoint, as one node sees it.
 type EndpointStatus struct {
 	ID string `json:"id" schema:"Name"`
 	// suspect: it refused connections, or was ejected, and is tried after all others. down: it fails its
 	// health checks.
 	State EndpointState `json:"state"`
-	// Reason says why the endpoint is suspect or down.
+	// Reason is why the endpoint is suspect or down.
 	Reason string `json:"reason,omitempty"`
 	// Until is how long a suspect is tried after all others; nil for others.
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// GroupCount is how many endpoints of a group a node knows in each state.
+// GroupCount counts the endpoints of a group that a node knows, by state.
 type GroupCount struct {
 	App, Group string
 	States     map[EndpointState]int

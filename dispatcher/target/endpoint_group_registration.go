@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Resolved returns g with the defaults of what it leaves out, as it is stored and shown.
+// Resolved returns g with defaults for the fields that it leaves out, as it is stored and shown.
 func (g EndpointGroup) Resolved() EndpointGroup {
 	g.Kind = cmp.Or(g.Kind, GroupHTTP)
 	g.Strategy = cmp.Or(g.Strategy, RoundRobin)
@@ -46,7 +46,7 @@ func (g EndpointGroup) Resolved() EndpointGroup {
 	return g
 }
 
-// Resolved returns e with the defaults of what it leaves out.
+// Resolved returns e with defaults for the fields that it leaves out.
 func (e StaticEndpoint) Resolved() StaticEndpoint {
 	e.Weight = cmp.Or(e.Weight, 1)
 	if len(e.Labels) == 0 {
@@ -55,8 +55,8 @@ func (e StaticEndpoint) Resolved() StaticEndpoint {
 	return e
 }
 
-// Takes tells whether an endpoint that registered itself may have an address and a port. The loopback addresses of a
-// node are in a network only if that has no others, so that 0.0.0.0/0 does not lead to the node itself.
+// Takes reports whether an endpoint that registered itself may have an address and a port. Loopback addresses count
+// as part of a network only if it has no others, so that 0.0.0.0/0 does not lead to the node itself.
 func (r *Registration) Takes(addr netip.Addr, port int) bool {
 	return r != nil && slices.Contains(r.Ports, port) && r.takesAddress(addr)
 }
@@ -68,7 +68,7 @@ func (r *Registration) takesAddress(addr netip.Addr) bool {
 	})
 }
 
-// loopbackOnly tells whether all addresses of a network are loopback addresses.
+// loopbackOnly reports whether all addresses of a network are loopback addresses.
 func loopbackOnly(network netip.Prefix) bool {
 	return network.Addr().IsLoopback() && (network.Addr().Is6() || network.Bits() >= 8)
 }
@@ -84,8 +84,8 @@ func (r *Registration) prefixes() []netip.Prefix {
 	return all
 }
 
-// CheckEndpoint returns everything wrong with an endpoint that registers itself, as Problems with JSON pointers in it, or
-// nil. It does not see what only a request finds out: the addresses that a name leads to.
+// CheckEndpoint returns everything wrong with an endpoint that registers itself, as Problems with JSON pointers in
+// it, or nil. It does not check the addresses that a name resolves to, which only a request knows.
 func (r *Registration) CheckEndpoint(e StaticEndpoint) error {
 	if err := e.Validate(); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (r *Registration) CheckEndpoint(e StaticEndpoint) error {
 	}
 	host := hostName(u)
 	addr, err := netip.ParseAddr(host)
-	// Names that stand for the node itself are its loopback addresses; what other names lead to is checked whenever they are
-	// dialled.
+	// Names of the node itself stand for its loopback addresses; the addresses of other names are checked whenever
+	// they are dialled.
 	mayBeSelf := func() bool { return slices.ContainsFunc(r.prefixes(), loopbackOnly) }
 	if err == nil && !r.takesAddress(addr) || err != nil && loopbackName(host) && !mayBeSelf() {
 		problems.Add("/url", input.CodeEgressDenied, "host %s is not in a network from which the group takes registrations "+

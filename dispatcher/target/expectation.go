@@ -22,9 +22,8 @@ const (
 	mostCompiled = 8 * MaxExpectProgram
 )
 
-// CompileExpectation compiles an expression. It checks the length first, then the nesting, then how
-// large the program will be, because each of them bounds what the next step costs. The error is a
-// *Problem without a path.
+// CompileExpectation compiles an expression. It checks the length first, then the nesting, then the size of the
+// program, because each bounds the cost of the next step. The error is a *Problem without a path.
 func CompileExpectation(text string) (*regexp.Regexp, error) {
 	if len(text) > MaxExpectBody {
 		return nil, expectationProblem(input.CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(text), MaxExpectBody)
@@ -67,8 +66,8 @@ func expectationProblem(code, format string, args ...any) *input.Problem {
 	return &one[0]
 }
 
-// nesting returns how deep the brackets of an expression are nested. It counts brackets in a class,
-// too, which cost little.
+// nesting returns how deep the brackets of an expression are nested. It also counts brackets in a class, which cost
+// little.
 func nesting(text string) (deepest int) {
 	depth := 0
 	for i := 0; i < len(text); i++ {

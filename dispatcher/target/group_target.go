@@ -10,47 +10,47 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// GroupTarget is an HTTP request to an endpoint of a group, which the strategy of the group chooses. How endpoints are
-// authenticated to, and how requests are signed, is the group's.
+// GroupTarget is an HTTP request to an endpoint of a group, which the strategy of the group chooses. The group
+// defines authentication and signing.
 type GroupTarget struct {
-	// Name is that of an endpoint group of the job's app.
+	// Name is the name of an endpoint group of the job's app.
 	Name string `json:"name" schema:"Name,required"`
 	// Path follows the URL of the endpoint and the path of the group. It begins with / or ?, and may be a template.
 	Path string `json:"path,omitempty" schema:"max=2048"`
-	// Method, Headers, Body, Timeout, SuccessCodes, ExpectBody and CloudEvents are as those of Webhook. Timeout bounds
-	// the attempt with all endpoints that it tries.
+	// Method, Headers, Body, Timeout, SuccessCodes, ExpectBody and CloudEvents are as in Webhook. Timeout bounds the
+	// attempt with all endpoints that it tries.
 	Method string `json:"method,omitempty" schema:"enum=GET|HEAD|POST|PUT|PATCH|DELETE"`
 	// Values may be templates.
 	Headers map[string]string `json:"headers,omitempty" schema:"each_max=8192,max=50"`
-	// A template for the request body, as that of a webhook. If left out, the payload is the body.
+	// A template for the request body, as in a webhook. If left out, the payload is the body.
 	Body string `json:"body,omitempty" schema:"max=262144"`
 	// Limit of one attempt with all endpoints that it tries, 100ms to 24h.
 	Timeout input.Duration `json:"timeout,omitempty"`
-	// As those of a webhook.
+	// As in a webhook.
 	SuccessCodes []SuccessCode `json:"success_codes,omitzero" schema:"max=20"`
-	// As that of a webhook.
+	// As in a webhook.
 	ExpectBody string `json:"expect_body,omitempty" schema:"max=1024"`
-	// As those of a webhook.
+	// As in a webhook.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
-	// Callback and TraceContext are as those of Webhook.
+	// Callback and TraceContext are as in Webhook.
 	Callback *CallbackPolicy `json:"callback,omitempty"`
-	// Whether the target gets the W3C trace context of the attempt, as the header traceparent. Set it for
-	// targets of your own, not for those of others.
+	// Whether the target gets the trace context of the attempt, as header traceparent. Set it only for your own
+	// targets.
 	TraceContext bool `json:"trace_context,omitempty"`
-	// Strategy replaces that of the group; empty: it does not.
+	// Strategy replaces the strategy of the group; empty keeps it.
 	Strategy Strategy `json:"strategy,omitempty"`
-	// HashKey is a template of at most 4 KiB: what the strategy consistent_hash hashes; empty: the names of app and
-	// job.
+	// HashKey is a template of at most 4 KiB for the text that the strategy consistent_hash hashes; empty means the
+	// names of app and job.
 	HashKey string `json:"hash_key,omitempty"`
-	// EndpointConcurrency says what happens to a run that the strategy sends to an endpoint at which another run of the
-	// job is under way; empty means ConcurrencyAllow.
+	// EndpointConcurrency decides about a run that the strategy sends to an endpoint with another run of the job
+	// under way; empty means ConcurrencyAllow.
 	EndpointConcurrency run.ConcurrencyPolicy `json:"endpoint_concurrency,omitempty"`
-	// XXLJob is what executors run, if the group is of kind xxl_job. Then Timeout bounds how long they may take to accept the
-	// run, and there are no Path, Method, Headers, Body, SuccessCodes, ExpectBody and CloudEvents.
+	// XXLJob is the run for executors, if the group is of kind xxl_job. Then Timeout bounds how long they may take to
+	// accept the run, and Path, Method, Headers, Body, SuccessCodes, ExpectBody and CloudEvents are not allowed.
 	XXLJob *XXLJobRun `json:"xxl_job,omitempty"`
 }
 
-// anyEndpoint stands for the URL of an endpoint where none is chosen yet. No name server knows it (RFC 6761, section 6.4).
+// anyEndpoint stands for the URL of an endpoint that is not chosen yet. It never resolves (RFC 6761, section 6.4).
 const anyEndpoint = "http://endpoint.invalid"
 
 // SetDefaults gives a decoded target the values of fields that its JSON leaves out.
@@ -108,7 +108,7 @@ func (g *GroupTarget) Validate() error {
 	return problems.Err()
 }
 
-// pathProblems names the path in problems of a URL that was made of it.
+// pathProblems points problems of a URL at the path that it was made from.
 func pathProblems(err error) error {
 	problems, _ := err.(input.Problems) //nolint:errorlint // Validate returns Problems
 	for i := range problems {
@@ -119,7 +119,7 @@ func pathProblems(err error) error {
 	return err
 }
 
-// paramProblems names the parameter of a run in problems of a body that was made of it.
+// paramProblems points problems of a body at the parameter of the run that it was made from.
 func paramProblems(err error) error {
 	problems, _ := err.(input.Problems) //nolint:errorlint // Validate returns Problems
 	for i := range problems {
@@ -132,14 +132,14 @@ func paramProblems(err error) error {
 
 func (g *GroupTarget) kind() Kind { return KindGroup }
 
-// host is the group as a whole: its endpoints are ejected one by one, and its circuit opens when none responds.
+// host returns the group as a whole: its endpoints are ejected one by one, and its circuit opens when none responds.
 func (g *GroupTarget) host() (name string, atOnce int) { return groupHost + g.Name, 0 }
 
 // groupHost begins the names of groups among hosts; no host name has a space.
 const groupHost = "group "
 
-// IsGroupHost reports whether the name of a host, as Target.Host returns it, stands for an endpoint group. Groups of two
-// apps may have the same name.
+// IsGroupHost reports whether the name of a host from Target.Host stands for an endpoint group. Groups of two apps
+// may have the same name.
 func IsGroupHost(name string) bool { return strings.HasPrefix(name, groupHost) }
 
 // origin is empty: the target has no secrets. Those of the group are bound to the group.
@@ -174,11 +174,11 @@ func (g *GroupTarget) warn(payload json.RawMessage, problems *input.Problems) {
 	}
 }
 
-// maxHashKey bounds the templates of hash keys that are read, in bytes: 1024 characters.
+// maxHashKey bounds the templates of hash keys, in bytes: 1024 characters.
 const maxHashKey = 4 << 10
 
-// URL returns the URL of a request to an endpoint of g: the URL of the endpoint, the path of the group and path, which is
-// empty or begins with / or ?. Where two of them meet, there is one slash. What nothing follows stays as it is written.
+// URL returns the URL of a request to an endpoint of g: the URL of the endpoint, the path of the group and path, which
+// is empty or begins with / or ?. It joins two parts with one slash, and leaves the end of the last part as it is.
 func (g EndpointGroup) URL(endpoint StaticEndpoint, path string) string {
 	return joinPath(joinPath(endpoint.URL, g.Path), path)
 }
@@ -190,8 +190,8 @@ func joinPath(base, path string) string {
 	return base + path
 }
 
-// GroupRequest returns what an attempt of a group target sends to whichever endpoint is chosen, with templates filled in.
-// The URL of w stands for any endpoint; path is what follows that of the chosen one. The error is a *TemplateError.
+// GroupRequest returns the request of an attempt of a group target to any endpoint, with templates filled in. The URL
+// of w stands for any endpoint; path is appended to that of the chosen one. The error is a *TemplateError.
 func (c Call) GroupRequest() (w *Webhook, path string, headers map[string]string, body []byte, err error) {
 	target := c.Target.Group
 	if target.XXLJob != nil {
@@ -213,7 +213,7 @@ func (c Call) GroupRequest() (w *Webhook, path string, headers map[string]string
 	return w, path, headers, body, err
 }
 
-// HashKey returns what consistent_hash hashes for an attempt of a group target. The error is a *TemplateError.
+// HashKey returns the text that consistent_hash hashes for an attempt of a group target. The error is a *TemplateError.
 func (c Call) HashKey() (string, error) {
 	switch target := c.Target.Group; {
 	case target.HashKey == "":
@@ -224,7 +224,7 @@ func (c Call) HashKey() (string, error) {
 	return c.filledInHashKey()
 }
 
-// filledInHashKey is HashKey for a template. It is a separate method for the reason that filledIn is one.
+// filledInHashKey is HashKey for a template. It is a separate method for the same reason as filledIn.
 func (c Call) filledInHashKey() (string, error) {
 	key, fits := c.Templates.hashKey.render(&c, input.MaxPayload, false)
 	if !fits {

@@ -14,38 +14,38 @@ import (
 
 // Lambda is an AWS Lambda function, invoked with the credentials of the node.
 type Lambda struct {
-	// Function is its name, ARN or partial ARN (ACCOUNT:function:NAME), with or without
-	// :QUALIFIER, which is a version or alias.
+	// Function is the name, ARN or partial ARN (ACCOUNT:function:NAME), optionally with :QUALIFIER, a version or
+	// alias.
 	Function string `json:"function" schema:"required"`
-	// Invocation is how it is invoked; empty means RequestResponse.
+	// Invocation is how the function is invoked; empty means RequestResponse.
 	Invocation Invocation `json:"invocation,omitempty"`
-	// Region is the function's region; empty: that of its ARN, else the node's.
+	// Region is the function's region; empty means that of its ARN, else the node's.
 	Region string `json:"region,omitempty"`
-	// ClientContext is a JSON object that the function finds in its context.
+	// ClientContext is a JSON object in the function's context.
 	ClientContext json.RawMessage `json:"client_context,omitempty"`
-	// AssumeRole is a role to invoke the function as; nil: the node's own.
+	// AssumeRole is a role to invoke the function as; nil means the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
-	// Concurrency is how many attempts of the job a node makes at once at most; 0: as many as of any job.
+	// Concurrency is how many attempts of the job a node makes at once at most; 0 means as many as of any job.
 	Concurrency int `json:"concurrency,omitempty" schema:"max=10000,min=0"`
 	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
 	// may go on after its attempt timed out.
 	Timeout input.Duration `json:"timeout,omitempty"`
-	// Callback lets a function that is invoked with InvokeEvent finish the attempt; nil: it succeeds once Lambda has
-	// queued the event.
+	// Callback lets a function with InvokeEvent finish the attempt; if nil, queueing the event is a success.
 	Callback *CallbackPolicy `json:"callback,omitempty"`
 	// TraceContext puts the W3C trace context of the attempt into the event, as carillon.traceparent.
 	TraceContext bool `json:"trace_context,omitempty"`
 }
 
-// AssumeRole is a role to assume, for example in another account. The session is named after the app, has its external
-// id (App.AWSExternalID) and the tags SessionTagApp and SessionTagJob, so that the role's trust policy can demand them.
+// AssumeRole is a role to assume, for example in another account. The session is named after the app, and has its
+// external id (App.AWSExternalID) and the tags SessionTagApp and SessionTagJob, so that the role's trust policy can
+// require them.
 type AssumeRole struct {
 	RoleARN string `json:"role_arn" schema:"required"`
 	// SessionTags are passed on to the session, at most maxSessionTags.
 	SessionTags map[string]string `json:"session_tags,omitempty" schema:"each_max=256,max=48"`
 }
 
-// The tags of every session, by which policies tell apps and jobs apart. Jobs cannot declare tags of their prefix.
+// The tags of every session. Policies distinguish apps and jobs by them. Jobs cannot declare tags with their prefix.
 const (
 	SessionTagApp = "carillon:app"
 	SessionTagJob = "carillon:job"
@@ -109,7 +109,7 @@ func partitionOf(region string) string {
 	return "aws"
 }
 
-// FunctionRegion returns the region that the target names; empty: the node's.
+// FunctionRegion returns the region that the target names; empty means the node's.
 func (l Lambda) FunctionRegion() string {
 	if parts := strings.Split(l.Function, ":"); parts[0] == "arn" && len(parts) > 3 {
 		return parts[3]
@@ -212,7 +212,7 @@ func (r AssumeRole) check(problems *input.Problems, at, region string) {
 
 func (l *Lambda) kind() Kind { return KindLambda }
 
-// host is lambda:ACCOUNT:REGION:function:NAME:ROLE. What the target leaves to the node is left out.
+// host is lambda:ACCOUNT:REGION:function:NAME:ROLE, without the parts that the target leaves to the node.
 func (l *Lambda) host() (name string, atOnce int) {
 	parts := []string{"lambda", l.account(), l.FunctionRegion(), "function", l.FunctionName()}
 	if l.AssumeRole != nil {
@@ -221,7 +221,7 @@ func (l *Lambda) host() (name string, atOnce int) {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ":"), l.Concurrency
 }
 
-// FunctionName returns the name of the function alone: its versions and aliases are one function.
+// FunctionName returns the name of the function alone, because its versions and aliases are one function.
 func (l *Lambda) FunctionName() string {
 	switch parts := strings.Split(l.Function, ":"); {
 	case parts[0] == "arn" && len(parts) > 6:
@@ -233,7 +233,7 @@ func (l *Lambda) FunctionName() string {
 	}
 }
 
-// account returns the account that the target names; empty: that of the node or of the role.
+// account returns the account that the target names; empty means that of the node or of the role.
 func (l *Lambda) account() string {
 	switch parts := strings.Split(l.Function, ":"); {
 	case parts[0] == "arn" && len(parts) > 4:

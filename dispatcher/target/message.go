@@ -14,20 +14,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Message is what an attempt sends to a queue or topic.
+// Message is a message of an attempt to a queue or topic.
 type Message struct {
 	Body string
-	// Subject is of a message to a topic; empty: it has none.
+	// Subject is for a message to a topic; it may be empty.
 	Subject string
-	// Attributes are texts: those of the target, and AttributeCarillon.
+	// Attributes are the attributes of the target, as texts, and AttributeCarillon.
 	Attributes map[string]string
-	// GroupID orders messages. DeduplicationID is the event id of the run, so a FIFO queue drops a message that an earlier
-	// attempt has sent; both are empty for a standard queue or topic whose target names no group.
+	// GroupID orders messages. DeduplicationID is the event id of the run, so a FIFO queue drops a message that an
+	// earlier attempt has sent. Both are empty for a standard queue or topic if the target names no group.
 	GroupID, DeduplicationID string
 }
 
-// AttributeCarillon is the attribute of each message that describes the attempt: the JSON object that a Lambda function finds
-// as carillon in its event.
+// AttributeCarillon is the attribute that describes the attempt, as carillon in the event of a Lambda function does.
 const AttributeCarillon = "carillon"
 
 // Bounds of messages. AWS allows a message 10 attributes; one is Carillon's.
@@ -45,10 +44,10 @@ type message struct {
 	body, subject, group string
 	attributes           map[string]string
 	fifo                 bool
-	most                 int // bytes of a body with its attributes
+	most                 int // largest size of a body with its attributes, in bytes
 }
 
-// messageTemplates are the texts of a message as templates; nil: there is none.
+// messageTemplates are the texts of a message as templates; nil without such a text.
 type messageTemplates struct {
 	message
 	body, subject, group *template
@@ -122,12 +121,12 @@ func (m message) checkAttributes(problems *input.Problems) {
 	}
 }
 
-// templates reads the texts of m and adds what is wrong with their templates. It does not read texts that are too long.
+// templates reads the texts of m and adds the problems of their templates. It does not read texts that are too long.
 func (m message) templates(problems *input.Problems) *Templates {
 	return m.templatesWith(problems, TemplateFields)
 }
 
-// templatesWith is templates for those that may use fields.
+// templatesWith is templates with the fields that the templates may use.
 func (m message) templatesWith(problems *input.Problems, fields []string) *Templates {
 	t := &messageTemplates{message: m, attributes: map[string]*template{}}
 	read := func(path, text string, most int) *template {
@@ -152,7 +151,7 @@ func (m message) templatesWith(problems *input.Problems, fields []string) *Templ
 	return templates
 }
 
-// warn warns of a payload that is given and not sent.
+// warn warns of a payload that is not sent.
 func (m message) warn(payload json.RawMessage, problems *input.Problems) {
 	var wrong input.Problems
 	templates := m.templates(&wrong)
@@ -163,7 +162,7 @@ func (m message) warn(payload json.RawMessage, problems *input.Problems) {
 		"payload; write {{json .Payload}} where it belongs, or remove it")
 }
 
-// Message returns what an attempt sends to a queue or topic, with templates filled in. The error is a *TemplateError.
+// Message returns an attempt's message to a queue or topic, with templates filled in. The error is a *TemplateError.
 func (c Call) Message() (Message, error) {
 	templates, err := c.Templates, error(nil)
 	if templates == nil {
@@ -210,7 +209,7 @@ func (t *messageTemplates) fill(c *Call) (Message, error) {
 	return m, problems.Err()
 }
 
-// text returns the text for a call, or adds why it cannot be part of a message.
+// text returns the text for a call, or adds a problem if it cannot be part of a message.
 func (t *template) text(problems *input.Problems, path, what string, c *Call, most int) string {
 	text, fits := t.render(c, most, false)
 	if !fits {
@@ -241,7 +240,7 @@ func (t *messageTemplates) order(problems *input.Problems, m *Message, c *Call) 
 	}
 }
 
-// defaultGroup is APP/JOB. The end of a longer one than AWS allows is a hash: Carillon gives some jobs long names itself.
+// defaultGroup returns APP/JOB. Above AWS's limit, which Carillon's own jobs may exceed, it ends in a hash.
 func defaultGroup(app, job string) string {
 	group := app + "/" + job
 	if len(group) <= maxMessageGroup {
@@ -252,7 +251,7 @@ func defaultGroup(app, job string) string {
 	return group[:maxMessageGroup-digits-1] + "/" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// size is the bytes of the message as AWS counts them.
+// size returns the size of the message in bytes, as AWS counts it.
 func (m Message) size() int {
 	size := len(m.Body) + len(m.Subject)
 	for name, value := range m.Attributes {
@@ -261,7 +260,7 @@ func (m Message) size() int {
 	return size
 }
 
-// try fills in the texts for a sample, and for one in which as little as possible is set. The error is Problems.
+// try fills in the texts for a sample, and for one with as few values as possible. The error is Problems.
 func (t *messageTemplates) try(sample Call) error {
 	_, err := t.fill(&sample)
 	if err == nil {
@@ -271,7 +270,7 @@ func (t *messageTemplates) try(sample Call) error {
 	return err
 }
 
-// checkCharacters reports a text with characters that neither SQS nor SNS takes: those that XML 1.0 does not allow.
+// checkCharacters reports a text with characters that neither SQS nor SNS accepts: those that XML 1.0 does not allow.
 func checkCharacters(problems *input.Problems, path, what, text string) {
 	if !utf8.ValidString(text) {
 		problems.Add(path, input.CodeTextInvalid, "%s is not UTF-8", what)
@@ -302,16 +301,16 @@ func subjectOf(text string) string {
 type SQS struct {
 	// QueueARN is arn:aws:sqs:REGION:ACCOUNT:NAME. The name of a FIFO queue ends in .fifo.
 	QueueARN string `json:"queue_arn" schema:"required"`
-	// Body is a template that replaces the payload; it and its result have at most MaxPayload bytes. Empty: the payload is the
-	// body, and without one a description of the fire.
+	// Body is a template that replaces the payload; it and its result have at most MaxPayload bytes. If empty, the
+	// payload is the body, and without a payload a description of the fire.
 	Body string `json:"body,omitempty" schema:"max=262144"`
-	// Attributes are attributes of the message: at most 9 texts of at most 8 KiB. They may be templates; one that is empty once
-	// it is filled in is left out.
+	// Attributes are attributes of the message: at most 9 texts of at most 8 KiB. They may be templates; an attribute
+	// that is empty once filled in is left out.
 	Attributes map[string]string `json:"attributes,omitempty" schema:"each_max=8192,max=9"`
-	// MessageGroupID is the group of the message, up to 128 characters; it may be a template. Empty: APP/JOB for a FIFO queue,
-	// none for a standard queue.
+	// MessageGroupID is the group of the message, up to 128 characters; it may be a template. Empty means APP/JOB for
+	// a FIFO queue, none for a standard queue.
 	MessageGroupID string `json:"message_group_id,omitempty" schema:"max=1024"`
-	// AssumeRole is a role to send as; nil: the node's own.
+	// AssumeRole is a role to send as; nil means the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.
 	Timeout input.Duration `json:"timeout,omitempty"`
@@ -319,7 +318,7 @@ type SQS struct {
 	TraceContext bool `json:"trace_context,omitempty"`
 }
 
-// maxQueueMessage is the most bytes of a message to a queue, with its attributes. A queue may have a lower limit of its own.
+// maxQueueMessage is the largest message to a queue, with its attributes, in bytes. A queue may have a lower limit.
 const maxQueueMessage = 1 << 20
 
 var queueForm = regexp.MustCompile(`^arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}:([a-zA-Z0-9_-]{1,80}|[a-zA-Z0-9_-]{1,75}\.fifo)$`)
@@ -369,7 +368,7 @@ const (
 	arnName      = 5
 )
 
-// arnPart returns a part of an ARN; empty if there is none.
+// arnPart returns a part of an ARN, or an empty text.
 func arnPart(arn string, n int) string {
 	if parts := strings.SplitN(arn, ":", arnName+1); len(parts) > n {
 		return parts[n]
@@ -398,7 +397,7 @@ func checkResource(problems *input.Problems, at string, of resource, arn string)
 	}
 }
 
-// resourceHost is SERVICE:ACCOUNT:REGION:NAME:ROLE of a resource that is called as a role; nil: as the node.
+// resourceHost returns SERVICE:ACCOUNT:REGION:NAME:ROLE of a resource that is called as a role; nil means as the node.
 func resourceHost(arn string, role *AssumeRole) string {
 	host := strings.Join([]string{arnPart(arn, arnService), arnPart(arn, arnAccount), arnPart(arn, arnRegion), arnPart(arn, arnName)}, ":")
 	if role != nil {
@@ -412,18 +411,18 @@ func resourceHost(arn string, role *AssumeRole) string {
 type SNS struct {
 	// TopicARN is arn:aws:sns:REGION:ACCOUNT:NAME. The name of a FIFO topic ends in .fifo.
 	TopicARN string `json:"topic_arn" schema:"required"`
-	// Subject is the subject of mails; it may be a template, and is cut to 99 characters. Empty: none.
+	// Subject is the subject of mails; it may be a template, and is cut to 99 characters.
 	Subject string `json:"subject,omitempty" schema:"max=1024"`
-	// Body, Attributes and MessageGroupID are as those of SQS. A message has at most 256 KiB with its attributes.
+	// Body, Attributes and MessageGroupID are as in SQS. A message has at most 256 KiB with its attributes.
 	Body string `json:"body,omitempty" schema:"max=262144"`
-	// Attributes of the message, of type String. Values may be templates; one that is empty once it is filled
-	// in is left out. The attribute carillon is always there: it describes the attempt, as the object
-	// carillon in the event of a Lambda function does.
+	// Attributes of the message, of type String. Values may be templates; an attribute that is empty once filled in
+	// is left out. The attribute carillon is always added: it describes the attempt, like the object carillon in the
+	// event of a Lambda function.
 	Attributes map[string]string `json:"attributes,omitempty" schema:"each_max=8192,max=9"`
 	// A template for the group of the message, up to 128 letters, digits and punctuation marks of ASCII.
 	// Default: APP/JOB for a FIFO topic, otherwise none.
 	MessageGroupID string `json:"message_group_id,omitempty" schema:"max=1024"`
-	// AssumeRole is a role to publish as; nil: the node's own.
+	// AssumeRole is a role to publish as; nil means the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.
 	Timeout input.Duration `json:"timeout,omitempty"`
@@ -431,7 +430,7 @@ type SNS struct {
 	TraceContext bool `json:"trace_context,omitempty"`
 }
 
-// maxTopicMessage is the most bytes of a message to a topic, with its attributes.
+// maxTopicMessage is the largest message to a topic, with its attributes, in bytes.
 const maxTopicMessage = 256 << 10
 
 var topicForm = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:([a-zA-Z0-9_-]{1,256}|[a-zA-Z0-9_-]{1,251}\.fifo)$`)

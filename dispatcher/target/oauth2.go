@@ -23,21 +23,21 @@ type OAuth2Auth struct {
 	TokenURL string `json:"token_url" schema:"required,max=2048"`
 	// ClientID is 1 to 256 visible characters of ASCII.
 	ClientID string `json:"client_id" schema:"required,max=256"`
-	// ClientAuth is how the client proves who it is; empty means ClientAuthBasic.
+	// ClientAuth is how the client authenticates; empty means ClientAuthBasic.
 	ClientAuth OAuth2ClientAuth `json:"client_auth,omitempty" schema:"default=basic"`
 	// ClientSecret is for ClientAuthBasic and ClientAuthPost.
 	ClientSecret *Secret `json:"client_secret,omitempty"`
 	// PrivateKey is for ClientAuthPrivateKeyJWT, in PEM; see ParseAssertionKey.
 	PrivateKey *Secret `json:"private_key,omitempty"`
-	// KeyID is sent as kid in the header of the JWT, at most 256 visible characters of ASCII; empty: it is not sent.
+	// KeyID is sent as kid in the header of the JWT, unless it is empty; at most 256 visible characters of ASCII.
 	KeyID string `json:"key_id,omitempty" schema:"max=256"`
 	// Algorithm signs the JWT; empty means RS256.
 	Algorithm AssertionAlgorithm `json:"algorithm,omitempty" schema:"default=RS256"`
-	// Scopes are those of the token, at most MaxScopes; empty: the authorization server chooses.
+	// Scopes are the scopes of the token, at most MaxScopes; if empty, the authorization server chooses.
 	Scopes []string `json:"scopes,omitempty" schema:"each_max=256,max=50,min=1"`
-	// Audience is sent as the parameter audience, at most maxURL characters; empty: it is not sent.
+	// Audience is sent as the parameter audience, unless it is empty; at most maxURL characters.
 	Audience string `json:"audience,omitempty" schema:"max=2048"`
-	// CACertificates are the PEM certificates of the authorities to trust for the token endpoint, instead of those of the
+	// CACertificates are PEM certificates of the authorities to trust for the token endpoint, instead of those of the
 	// node's system.
 	CACertificates string `json:"ca_certificates,omitempty"`
 }
@@ -118,7 +118,7 @@ func (o *OAuth2Auth) checkTokenURL(problems *input.Problems, at string) {
 	checkURL(problems, at, o.TokenURL)
 }
 
-// checkCredentials requires the secret or the key, as client_auth says, and nothing that it does not use.
+// checkCredentials requires the secret or the key, depending on client_auth, and refuses fields that it does not use.
 func (o *OAuth2Auth) checkCredentials(problems *input.Problems, path string) {
 	if o.ClientAuth != ClientAuthPrivateKeyJWT {
 		switch {
@@ -151,8 +151,8 @@ func (o *OAuth2Auth) checkCredentials(problems *input.Problems, path string) {
 	}
 }
 
-// ParseAssertionKey reads a private key in PEM, PKCS #8 or the older forms of RSA and EC, that signs with an algorithm; an
-// empty one means RS256. The error is a *Problem without a path that repeats none of the text.
+// ParseAssertionKey reads a private key in PEM, PKCS #8 or the older forms of RSA and EC, that signs with an
+// algorithm; an empty one means RS256. The error is a *Problem without a path or any of the text.
 func ParseAssertionKey(text string, algorithm AssertionAlgorithm) (crypto.Signer, error) {
 	problem := func(format string, args ...any) error {
 		return &input.Problem{Code: input.CodeSecretForm, Message: fmt.Sprintf(format, args...)}
@@ -192,7 +192,7 @@ func ParseAssertionKey(text string, algorithm AssertionAlgorithm) (crypto.Signer
 		return nil, problem("private key does not sign with %s; RS256 and PS256 need an RSA key, ES256 one on P-256, ES384 one on P-384, "+
 			"EdDSA an Ed25519 key", input.Echo(string(algorithm)))
 	}
-	return parsed.(crypto.Signer), nil //nolint:forcetypeassert // each of the types above is one
+	return parsed.(crypto.Signer), nil //nolint:forcetypeassert // each of the types above is a signer
 }
 
 // Bounds of a key that signs. An RSA key of 16 KiB is already slower than any authorization server asks for.
@@ -201,10 +201,10 @@ const (
 	maxAssertionKey = 16 << 10 // bytes of PEM
 )
 
-// origin is what the secrets are bound to next to the target: where they are sent.
+// origin returns where the secrets are sent. They are bound to it in addition to the target.
 func (o *OAuth2Auth) origin() string { return (&Webhook{URL: o.TokenURL}).origin() }
 
-// oauth2 returns the client credentials of a; nil: it has none.
+// oauth2 returns the client credentials of a, or nil.
 func (a *Auth) oauth2() *OAuth2Auth {
 	if a == nil {
 		return nil
@@ -212,7 +212,7 @@ func (a *Auth) oauth2() *OAuth2Auth {
 	return a.OAuth2
 }
 
-// isOAuth2Secret tells whether the pointer of a secret in a target or a group is one of client credentials.
+// isOAuth2Secret reports whether the pointer of a secret in a target or a group belongs to client credentials.
 func isOAuth2Secret(path string) bool { return strings.Contains(path, "/auth/oauth2/") }
 
 // warn warns of a token endpoint that is called in plain text.

@@ -14,27 +14,25 @@ import (
 
 // Secret is a value that only the sender and the target may know. One of its fields is set.
 type Secret struct {
-	// Reference is env:NAME, a variable of the node's environment whose name begins with
-	// SecretEnvPrefix; file:PATH, a file below the node's directory of secrets; or a secret of a
-	// manager: awssm:NAME, ssm:NAME or vault:PATH, each with [#KEY][@VERSION]. The node looks it
-	// up for the attempts that need it. See SecretReference.
+	// Reference is env:NAME, a variable of the node's environment with a name that begins with SecretEnvPrefix;
+	// file:PATH, a file below the node's directory of secrets; or a secret of a manager: awssm:NAME, ssm:NAME or
+	// vault:PATH, each with [#KEY][@VERSION]. The node looks it up for the attempts that need it. See
+	// SecretReference.
 	Reference string `json:"reference,omitempty" schema:"max=1536"`
-	// Value is the secret itself, of at most MaxSecret bytes. It is
-	// stored encrypted and never returned.
+	// Value is the secret itself, of at most MaxSecret bytes. It is stored encrypted and never returned.
 	Value input.Sensitive `json:"value,omitzero"`
-	// Stored stands for a value that was given before: a PUT with it keeps that value, as long as the
-	// target keeps its Origin.
+	// Stored stands for an earlier value: a PUT with it keeps that value, as long as the target keeps its Origin.
 	Stored bool `json:"stored,omitempty"`
 }
 
 // MaxSecret bounds the value of a secret, in bytes; certificates are the longest.
 const MaxSecret = 64 << 10
 
-// SecretEnvPrefix begins the names of variables that jobs may refer to, so that declaring a job does
-// not give access to the whole environment of a node.
+// SecretEnvPrefix begins the names of variables that jobs may refer to, so that declaring a job does not give access
+// to the whole environment of a node.
 const SecretEnvPrefix = "SECRET_"
 
-// check reports what is wrong with s under path; form, if not nil, checks a value.
+// check reports the problems of s under path; form, if not nil, checks a value.
 func (s Secret) check(problems *input.Problems, at string, form func(string) error) {
 	given := make([]string, 0, 3)
 	for field, is := range map[string]bool{"reference": s.Reference != "", "value": !s.Value.IsZero(), "stored": s.Stored} {
@@ -47,7 +45,7 @@ func (s Secret) check(problems *input.Problems, at string, form func(string) err
 	case len(given) == 0:
 		problems.Add(at, input.CodeRequired, "secret is missing; refer to it as %s, or give its value", SecretForms)
 	case len(given) > 1:
-		// Only what is sent back as the API returned it has stored.
+		// Only a secret that is sent back as the API returned it has stored.
 		problems.Add(at, input.CodeSecretForm, "secret has %s; give one of them", strings.Join(given, " and "))
 	case s.Reference != "":
 		checkReference(problems, at+"/reference", s.Reference)
@@ -69,14 +67,16 @@ func checkSecretValue(problems *input.Problems, at, value string, form func(stri
 	}
 }
 
-// eachSecret returns a copy of v, a definition or a part of one, with each secret replaced; f takes its JSON pointer in v.
+// eachSecret returns a copy of v, a definition or a part of one, with each secret replaced by f, which gets its JSON
+// pointer in v.
 func eachSecret[T any](v T, f func(pointer string, s Secret) Secret) T {
 	replaceSecrets(reflect.ValueOf(&v).Elem(), "", f)
 	return v
 }
 
-// replaceSecrets replaces the secrets below v, which is at a JSON pointer, and returns whether there are any. It copies what leads
-// to them. A secret is a field, is pointed to, or is a value of a map, never an element of a list.
+// replaceSecrets replaces the secrets below v, which is at a JSON pointer, and reports whether there are any. It copies
+// the values on the way to them. A secret is a field, is pointed to, or is a value of a map, never an element of a
+// list.
 func replaceSecrets(v reflect.Value, at string, f func(pointer string, s Secret) Secret) (found bool) {
 	secret := reflect.TypeFor[Secret]()
 	switch {
@@ -132,7 +132,7 @@ func WithSecrets[T any](v T, with map[string]Secret) T {
 	})
 }
 
-// ForWire returns a copy of v whose JSON holds the values of its secrets, only to send it to the API.
+// ForWire returns a copy of v with the values of its secrets in its JSON. Use it only to send v to the API.
 func ForWire[T any](v T) T {
 	return eachSecret(v, func(_ string, s Secret) Secret {
 		s.Value = s.Value.ForWire()
@@ -140,7 +140,7 @@ func ForWire[T any](v T) T {
 	})
 }
 
-// GivesSecret tells whether v has the value of a secret, not only a reference or that one is stored.
+// GivesSecret reports whether v has the value of a secret, and not only a reference or a mark that it is stored.
 func GivesSecret[T any](v T) (gives bool) {
 	for _, s := range Secrets(v) {
 		gives = gives || !s.Value.IsZero()
@@ -148,8 +148,8 @@ func GivesSecret[T any](v T) (gives bool) {
 	return gives
 }
 
-// CheckStorable returns what is wrong with secrets, by their paths below a JSON pointer, that are to be stored: one is to be kept of which
-// no value is stored among before, or there are no keys to encrypt a value with.
+// CheckStorable returns the problems of secrets that are to be stored, by their paths below a JSON pointer: one keeps
+// a stored value that before does not have, or there are no keys to encrypt a value.
 func CheckStorable(at string, secrets, before map[string]Secret, keys bool) error {
 	var problems input.Problems
 	for _, path := range input.SortedKeys(secrets) {
@@ -164,9 +164,8 @@ func CheckStorable(at string, secrets, before map[string]Secret, keys bool) erro
 	return problems.Err()
 }
 
-// CheckKept returns a problem for each secret of t that keeps the stored value of old but would be sent
-// to another origin, so that nobody can redirect a stored secret to a host of their own. The pointers
-// are those in t.
+// CheckKept returns a problem, with a pointer in t, for each secret that keeps the stored value of old but would go
+// to another origin. So a stored secret cannot be redirected to another host.
 func (t Target) CheckKept(old Target) error {
 	var problems input.Problems
 	given, before := Secrets(t), Secrets(old)
@@ -181,7 +180,7 @@ func (t Target) CheckKept(old Target) error {
 	return problems.Err()
 }
 
-// SecretSource says where a secret is kept that jobs refer to.
+// SecretSource is where a referenced secret is kept.
 type SecretSource string
 
 // Sources of secrets. A reference begins with one of them and a colon.
@@ -193,7 +192,7 @@ const (
 	SecretVault          SecretSource = "vault" // HashiCorp Vault, secrets engine KV version 2
 )
 
-// Managed tells whether a manager of secrets is asked for the secret, and not the node itself.
+// Managed reports whether the secret comes from a manager of secrets, and not from the node itself.
 func (s SecretSource) Managed() bool {
 	return s == SecretsManager || s == SecretParameterStore || s == SecretVault
 }
@@ -204,7 +203,8 @@ type SecretReference struct {
 	Source SecretSource
 	// Name is a variable, a path, the name of a secret or parameter, or its ARN.
 	Name string
-	// Key leads to a string in a secret that is JSON, with dots between the names of nested objects. Empty: the whole secret.
+	// Key selects a string in a secret that is JSON, with dots between the names of nested objects. Empty: the whole
+	// secret.
 	Key string
 	// Version is a staging label of Secrets Manager, a number or label of Parameter Store, or a number of Vault. Empty: the
 	// current one.
@@ -221,7 +221,7 @@ func splitReference(text string) (r SecretReference, known bool) {
 	if !found || !r.Source.Managed() {
 		return r, found && (r.Source == SecretEnv || r.Source == SecretFile)
 	}
-	// Names of Secrets Manager may hold @, so the version is what follows the last one, behind the key if there is one.
+	// Names of Secrets Manager may contain @, so the version follows the last one, after the key if there is one.
 	name, key, hasKey := strings.Cut(name, "#")
 	rest := name
 	if hasKey {
@@ -236,8 +236,8 @@ func splitReference(text string) (r SecretReference, known bool) {
 	return r, true
 }
 
-// ParseSecretReference reads a reference. Its error has everything that is wrong with it, as Problems, and never echoes a
-// text that is no reference: it may be the secret.
+// ParseSecretReference reads a reference. Its error has everything wrong with it, as Problems, and never echoes a
+// text that is not a reference: it may be the secret.
 func ParseSecretReference(text string) (SecretReference, error) {
 	var problems input.Problems
 	checkReference(&problems, "", text)
@@ -245,10 +245,10 @@ func ParseSecretReference(text string) (SecretReference, error) {
 	return r, problems.Err()
 }
 
-// Whole returns the reference to the whole secret in its current version. It is what bounds may list instead of each key.
+// Whole returns the reference to the whole secret in its current version. Bounds may list it instead of each key.
 func (r SecretReference) Whole() string { return string(r.Source) + ":" + r.Name }
 
-// Region returns the AWS region that the ARN of a secret names; empty for a name, which is of the node's region.
+// Region returns the AWS region in the ARN of a secret; empty for a name, which is in the node's region.
 func (r SecretReference) Region() string {
 	if parts := strings.Split(r.Name, ":"); parts[0] == "arn" && len(parts) > 3 {
 		return parts[3]
@@ -260,7 +260,7 @@ const regionAndAccount = `[a-z]{2,5}(-[a-z]+)+-[0-9]+:[0-9]{12}`
 
 var (
 	secretVariable = regexp.MustCompile(`^` + SecretEnvPrefix + `[A-Za-z0-9_]{1,128}$`)
-	// An ARN decides where a signed request goes, so its region has the form of regions.
+	// An ARN decides where a signed request goes, so its region must have the form of a region.
 	secretARN     = regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:` + regionAndAccount + `:secret:[A-Za-z0-9/_+=.@-]{1,512}$`)
 	parameterARN  = regexp.MustCompile(`^arn:aws[a-z-]*:ssm:` + regionAndAccount + `:parameter/[A-Za-z0-9/_.-]{1,1000}$`)
 	secretName    = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,512}$`)
@@ -273,7 +273,7 @@ var (
 	secretKey        = regexp.MustCompile(`^[^#@\x00-\x1f\x7f]{1,256}$`)
 )
 
-// checkReference reports what is wrong with a reference. It never echoes a text that is not one: it may be the secret.
+// checkReference reports the problems of a reference. It never echoes a text that is not one: it may be the secret.
 func checkReference(problems *input.Problems, at, reference string) {
 	r, known := splitReference(reference)
 	if !known {
@@ -302,7 +302,7 @@ func checkSecretFile(report func(string, ...any), path string) {
 	}
 }
 
-// managedParts are the parts of references to managers of secrets, and what is wrong with one that does not match its pattern.
+// managedParts are the parts of references to managers of secrets, with the problem if a pattern does not match.
 var managedParts = []struct {
 	source  SecretSource
 	part    string // name, arn or version
@@ -320,7 +320,7 @@ var managedParts = []struct {
 	{SecretVault, "version", vaultVersion, "version %s is not the number of a version in Vault, 1 or more"},
 }
 
-// checkManaged reports what is wrong with each part of a reference to a manager of secrets.
+// checkManaged reports the problems of each part of a reference to a manager of secrets.
 func (r SecretReference) checkManaged(report func(string, ...any), text string) {
 	check := func(part, value string) {
 		for _, p := range managedParts {
@@ -349,7 +349,7 @@ func (r SecretReference) checkManaged(report func(string, ...any), text string) 
 	}
 }
 
-// checkVaultPath returns what is wrong with a path of KV version 2.
+// checkVaultPath returns the problem of a path of KV version 2.
 func checkVaultPath(path string) error {
 	parts := strings.Split(path, "/")
 	data := slices.Index(parts, "data")

@@ -43,7 +43,7 @@ func TestReferencesToManagersHaveParts(t *testing.T) {
 	}
 }
 
-// Every part that is wrong is told at once, and a text that is no reference is never shown.
+// All wrong parts are reported at once, and a text that is not a reference is never shown.
 func TestWrongReferencesSayAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	const unknown = "secret is not of the form env:SECRET_NAME, file:PATH, awssm:NAME, ssm:NAME or vault:PATH#KEY " +

@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Signing is how requests are signed, by the Standard Webhooks specification.
+// Signing signs requests by the Standard Webhooks specification.
 type Signing struct {
-	// Secrets are 1 to MaxSigningSecrets secrets by name. A request has a signature for each, so
-	// receivers can verify while a secret is replaced. See ParseSigningKey.
+	// Secrets are 1 to MaxSigningSecrets secrets by name. A request has a signature for each, so receivers can verify
+	// while a secret is being replaced. See ParseSigningKey.
 	Secrets map[string]Secret `json:"secrets" schema:"required,max=5,min=1"`
 }
 
@@ -47,9 +47,9 @@ type SigningKey struct {
 	Private ed25519.PrivateKey
 }
 
-// ParseSigningKey reads a signing secret: whsec_ and base64 of 24 to 64 bytes for HMAC-SHA256
-// (v1), or whsk_ and base64 of an ed25519 private key (v1a), its seed or both halves. The error
-// is a *Problem without a path that repeats none of the text.
+// ParseSigningKey reads a signing secret: whsec_ and base64 of 24 to 64 bytes for HMAC-SHA256 (v1), or whsk_ and
+// base64 of an ed25519 private key (v1a), its seed or both halves. The error is a *Problem without a path or any of
+// the text.
 func ParseSigningKey(text string) (SigningKey, error) {
 	problem := func(code, format string, args ...any) (SigningKey, error) {
 		return SigningKey{}, &input.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -79,7 +79,7 @@ func ParseSigningKey(text string) (SigningKey, error) {
 	}
 }
 
-// CloudEvents is the mode in which a request is a CloudEvent 1.0; empty: it is not one.
+// CloudEvents is the mode in which a request is a CloudEvent 1.0; empty if it is not one.
 type CloudEvents string
 
 // The modes of CloudEvents.

@@ -12,16 +12,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Target is what a run calls. Exactly one of its fields is set.
+// Target is called by a run. Exactly one of its fields is set.
 type Target struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 	Lambda  *Lambda  `json:"lambda,omitempty"`
 	// Group is an endpoint group of the app.
 	Group *GroupTarget `json:"group,omitempty"`
-	// SQS is a queue, and SNS a topic, that gets a message.
+	// SQS is a queue, and SNS is a topic, that gets a message.
 	SQS *SQS `json:"sqs,omitempty"`
 	SNS *SNS `json:"sns,omitempty"`
-	// Alert is where the notifications of an alert go. No job of a user has it.
+	// Alert is the destination of an alert's notifications. Jobs of users cannot have it.
 	Alert *AlertDestination `json:"alert,omitempty" body:"-"`
 }
 
@@ -42,23 +42,23 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{KindWebhook, KindLambda, KindGroup, KindSQS, KindSNS, KindAlert}
 
-// callee is what the domain asks of every kind of target. A new kind is a field of Target, a case in
-// Target.given, and a file that implements this; package invoke has one that calls it.
+// callee is implemented by every kind of target. A new kind needs a field of Target, a case in Target.given, a file
+// that implements this, and a file of package invoke that calls it.
 type callee interface {
 	kind() Kind
 	Validate() error
-	// host is what Target.Host returns, origin what Target.Origin returns.
+	// host is for Target.Host, and origin for Target.Origin.
 	host() (name string, atOnce int)
 	origin() string
-	// timeout is what Target.Timeout returns.
+	// timeout is for Target.Timeout.
 	timeout() time.Duration
-	// templates reads the templates, and adds what is wrong with them; nil: there are none.
+	// templates reads the templates, and adds their problems; nil if there are none.
 	templates(problems *input.Problems) *Templates
-	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
+	// warn adds warnings about what is allowed but probably a mistake, with JSON pointers in the job.
 	warn(payload json.RawMessage, problems *input.Problems)
 }
 
-// given yields what t calls; a valid target calls one thing.
+// given yields the targets that are set in t; a valid target has one.
 func (t Target) given(yield func(callee) bool) {
 	if t.Webhook != nil && !yield(t.Webhook) {
 		return
@@ -80,7 +80,7 @@ func (t Target) given(yield func(callee) bool) {
 	}
 }
 
-// one returns what t calls; nil for nothing.
+// one returns the target that is set in t, or nil.
 func (t Target) one() callee {
 	for given := range t.given {
 		return given
@@ -96,7 +96,7 @@ func (t Target) Kind() Kind {
 	return ""
 }
 
-// GroupName returns the name of the group that t names; empty: it names none.
+// GroupName returns the name of the group that t names; empty if it names none.
 func (t Target) GroupName() string {
 	if t.Group == nil {
 		return ""
@@ -104,7 +104,7 @@ func (t Target) GroupName() string {
 	return t.Group.Name
 }
 
-// AssumeRole returns the role as which AWS is called; nil: the node's own, or t does not call AWS.
+// AssumeRole returns the role for calls of AWS; nil for the node's own, or if t does not call AWS.
 func (t Target) AssumeRole() *AssumeRole {
 	switch {
 	case t.Lambda != nil:
@@ -117,7 +117,7 @@ func (t Target) AssumeRole() *AssumeRole {
 	return nil
 }
 
-// AWSRegion returns the region of AWS that t names; empty: the node's, or t does not call AWS.
+// AWSRegion returns the region of AWS that t names; empty for the node's, or if t does not call AWS.
 func (t Target) AWSRegion() string {
 	switch {
 	case t.Lambda != nil:
@@ -171,11 +171,10 @@ func (t Target) Validate() error {
 	return problems.Err()
 }
 
-// Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
-// limit of its own. Limits, rates and circuits are kept for each host: of a webhook, the host of its URL,
-// however that is spelled; of a Lambda function, its account, its region, its name and the role that it is
-// invoked as; of a queue or topic, its service, account, region, name and role. A rate counts the calls of
-// all apps, a circuit those of one.
+// Host returns the host of the calls of t, and how many of them may be in flight at once on a node; 0 means no limit
+// of its own. Limits, rates and circuits are kept for each host: for a webhook, the host of its URL in any spelling;
+// for a Lambda function, its account, its region, its name and the role that it is invoked as; for a queue or topic,
+// its service, account, region, name and role. A rate counts the calls of all apps, a circuit those of one.
 func (t Target) Host() (name string, atOnce int) {
 	if one := t.one(); one != nil {
 		return one.host()
@@ -183,8 +182,8 @@ func (t Target) Host() (name string, atOnce int) {
 	return "", 0
 }
 
-// Origin returns what the value of a secret is bound to, by its JSON pointer in t: scheme, host and port of the URL that
-// it is sent to, and for client credentials those of the token URL as well; empty for what AWS serves.
+// Origin returns the origin that the value of a secret is bound to, by its JSON pointer in t: scheme, host and port of
+// the URL that it is sent to, and for client credentials those of the token URL as well; empty for services of AWS.
 func (t Target) Origin(path string) string {
 	one := t.one()
 	if one == nil {
@@ -208,7 +207,7 @@ func (t Target) Timeout() time.Duration {
 	return 0
 }
 
-// Templates reads the templates of t; nil: it has none. The error is Problems, which Validate finds too.
+// Templates reads the templates of t; nil if it has none. The error is Problems, which Validate finds, too.
 func (t Target) Templates() (*Templates, error) {
 	one := t.one()
 	if one == nil {
@@ -219,15 +218,16 @@ func (t Target) Templates() (*Templates, error) {
 	return templates, problems.Err()
 }
 
-// Warn adds what is allowed but probably not meant in a target of a job with a payload, with JSON pointers in the job.
+// Warn adds warnings about what is allowed but probably a mistake in the target of a job, with JSON pointers in the
+// job.
 func (t Target) Warn(payload json.RawMessage, problems *input.Problems) {
 	if one := t.one(); one != nil {
 		one.warn(payload, problems)
 	}
 }
 
-// hostOf returns the host of a URL, with its port unless that is the scheme's: the same for each way to write it.
-// It is empty if there is none. A host is no part of a template.
+// hostOf returns the host of a URL, with its port unless that is the scheme's: the same for each way to write it, or
+// an empty text. A host is never part of a template.
 func hostOf(text string) string {
 	if isTemplate(text) {
 		text = urlBeginning.FindString(text)
@@ -252,16 +252,16 @@ func hostOf(text string) string {
 	return host + ":" + port
 }
 
-// TargetSummary says what a job calls.
+// TargetSummary is the target of a job in short.
 type TargetSummary struct {
 	// Empty for a kind that this version does not know.
 	Kind Kind `json:"kind"`
-	// Name is the host of a webhook, with its port unless that is the scheme's, or the name of the function, group, queue or
-	// topic.
+	// Name is the host of a webhook, with its port unless that is the scheme's, or the name of the function, group,
+	// queue or topic.
 	Name string `json:"name"`
 }
 
-// Summary returns what t calls, in short.
+// Summary returns the summary of t.
 func (t Target) Summary() TargetSummary {
 	s := TargetSummary{Kind: t.Kind()}
 	switch {

@@ -11,12 +11,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// template is a checked text with actions between {{ and }} that stand for facts about a call.
+// template is a checked text with actions between {{ and }} that stand for values of a call.
 //
-// Its language is a small subset of Go's text/template, whose parser reads it. It is evaluated here,
-// with a closed list of fields and functions, so it can reach nothing else. It has no loops and no
-// variables, and an action uses each function at most once, so the cost of evaluation is proportional
-// to the length of the template and of its result, which are bounded.
+// Its language is a small subset of Go's text/template, and the parser of that package reads it. It is evaluated
+// here, with a closed list of fields and functions, so it cannot reach anything else. It has no loops and no
+// variables, and an action uses each function at most once, so the cost of evaluation is proportional to the length
+// of the template and of its result, which are bounded.
 type template struct {
 	parts []part
 	// fires is set if it uses PreviousFire or NextFire, payload if it uses Payload.
@@ -34,18 +34,18 @@ type part struct {
 // expression is a value and the functions applied to it, in this order.
 type expression struct {
 	field   field
-	literal string         // if field is none
-	layout  string         // of date; empty: none
+	literal string         // without a field
+	layout  string         // of date; empty without one
 	zone    *time.Location // of date
 	json    bool
 	escaped bool // by urlquery
 }
 
-// field is something that an action can name.
+// field is a value that an action can name.
 type field string
 
-// The fields. All but the number of the attempt, and a state that an operator changes meanwhile, are the same on every
-// attempt of a run.
+// The fields. All are the same on every attempt of a run, except the number of the attempt, and a state that an
+// operator changes meanwhile.
 const (
 	fieldNone         field = ""
 	fieldApp          field = "App"
@@ -69,14 +69,14 @@ const (
 	fieldState        field = "State"
 )
 
-// The fields that only the templates of a target with callback have, to tell it where to call back.
+// The fields for templates of targets with callback, with the place to call back.
 const (
 	fieldCallbackURL     field = "CallbackURL"
 	fieldCallbackToken   field = "CallbackToken"
 	fieldCallbackTimeout field = "CallbackTimeout"
 )
 
-// The fields that only the templates of alerts have. See AlertNotification.
+// The fields for templates of alerts. See AlertNotification.
 const (
 	fieldAlert      field = "Alert"
 	fieldCondition  field = "Condition"
@@ -92,8 +92,8 @@ const (
 	fieldReason     field = "Reason"
 )
 
-// TemplateFields and templateFunctions are all that the template of a job may use, and CallbackTemplateFields if its target has
-// callback; AlertTemplateFields are what that of an alert may use in place of TemplateFields.
+// A template of a job may use TemplateFields and templateFunctions, and CallbackTemplateFields if its target has
+// callback. A template of an alert uses AlertTemplateFields in place of TemplateFields.
 var (
 	TemplateFields = []string{
 		string(fieldApp), string(fieldJob), string(fieldTrigger), string(fieldRun), string(fieldKind), string(fieldEventID),
@@ -126,8 +126,8 @@ func (f field) instant() bool {
 	return false
 }
 
-// of returns the value of a field for a call; ok is false if it has none. It does not return what
-// is JSON, which is only written as such.
+// of returns the value of a field for a call; ok is false if it has none. It does not return JSON values, which are
+// only written as JSON.
 func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 	if c.Notification != nil {
 		if text, at, is := f.ofNotification(c.Notification); is {
@@ -179,7 +179,7 @@ func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 	return text, at, text != "" || !at.IsZero()
 }
 
-// ofCallback returns the value of a field that says how the target calls back.
+// ofCallback returns the value of a field about the callback.
 func (f field) ofCallback(offer run.CallToken) string {
 	switch f {
 	case fieldCallbackURL:
@@ -190,7 +190,7 @@ func (f field) ofCallback(offer run.CallToken) string {
 	return offer.Timeout.String()
 }
 
-// ofCause returns the value of a field that says what the run follows.
+// ofCause returns the value of a field about the cause of the run.
 func (f field) ofCause(cause run.Cause) string {
 	switch f {
 	case fieldParentRun:

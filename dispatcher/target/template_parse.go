@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// isTemplate reports whether a text has anything to fill in. Other texts are never parsed as templates.
+// isTemplate reports whether a text has actions. Other texts are never parsed as templates.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // parseTemplate parses a template that may use fields, and adds all its problems under path. A problem names the place and
@@ -58,11 +58,11 @@ func syntaxError(err error) string {
 	return fmt.Sprintf(" at line %s: %s", found[1], found[2])
 }
 
-// templateParser turns a parse tree into parts, and refuses what is not allowed.
+// templateParser turns a parse tree into parts, and refuses constructs that are not allowed.
 type templateParser struct {
 	problems   *input.Problems
 	path, text string
-	fields     []string // those that it may use
+	fields     []string // allowed fields
 	used       map[field]bool
 	found      int // problems
 }
@@ -118,7 +118,7 @@ func (p *templateParser) condition(n *parse.IfNode) field {
 	return e.field
 }
 
-// finish checks what an action writes.
+// finish checks the value that an action writes.
 func (p *templateParser) finish(n parse.Node, e *expression) {
 	if e.field == fieldPayload && !e.json {
 		p.problem(n, input.CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
@@ -193,7 +193,7 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 	return &expression{field: field(name)}
 }
 
-// noCallback says why a field of the callback cannot be used.
+// noCallback explains why a field of the callback cannot be used.
 func (p *templateParser) noCallback() string {
 	if slices.Contains(p.fields, string(fieldCallbackURL)) {
 		return "the token of the callback has no place here, because URLs and hash keys are logged on their way; write " +

@@ -19,7 +19,7 @@ import (
 type Templates struct {
 	message *messageTemplates // of a queue or topic; the rest is empty then
 	webhook *Webhook
-	url     *template // nil: it is not a template, as for the others
+	url     *template // nil if it is not a template, as for the others
 	headers map[string]*template
 	body    *template
 	hashKey *template // of a group
@@ -52,8 +52,8 @@ func (w *Webhook) templates(problems *input.Problems) *Templates {
 	return w.templatesWith(problems, TemplateFields)
 }
 
-// templatesWith is templates for those that may use fields, and with callback those of the callback. It does not read texts
-// that are too long.
+// templatesWith is templates with the fields that the templates may use; with callback, they may use its fields, too.
+// It does not read texts that are too long.
 func (w *Webhook) templatesWith(problems *input.Problems, fields []string) *Templates {
 	t, ofURL := Templates{webhook: w}, fields
 	if w.Callback != nil {
@@ -87,7 +87,7 @@ func (w *Webhook) templatesWith(problems *input.Problems, fields []string) *Temp
 // withCallback returns the fields of a target with callback.
 func withCallback(fields []string) []string { return slices.Concat(fields, CallbackTemplateFields) }
 
-// withCallbackURL is withCallback for a text that others log, such as a URL: it must not hold the token.
+// withCallbackURL is withCallback for a text that others log, such as a URL: it must not contain the token.
 func withCallbackURL(fields []string) []string {
 	return slices.DeleteFunc(withCallback(fields), func(name string) bool { return name == string(fieldCallbackToken) })
 }
@@ -128,7 +128,7 @@ func (t Target) TryTemplates(app, job string, payload json.RawMessage) error {
 	return problems.Err()
 }
 
-// sampleCall is a call in which every field is set and as long as possible.
+// sampleCall returns a call with every field set and as long as possible.
 func sampleCall(payload json.RawMessage) Call {
 	at, name := time.Date(2999, 12, 31, 23, 59, 59, 999e6, time.UTC), strings.Repeat("n", 63)
 	return Call{
@@ -144,7 +144,7 @@ func sampleCall(payload json.RawMessage) Call {
 	}
 }
 
-// sampleCallback is what the target of a sampleCall needs to call back; nil: it cannot.
+// sampleCallback returns the callback of the target of a sampleCall; nil if it has none.
 func sampleCallback(policy *CallbackPolicy, sample Call) *run.CallToken {
 	if policy == nil {
 		return nil
@@ -155,8 +155,7 @@ func sampleCallback(policy *CallbackPolicy, sample Call) *run.CallToken {
 	}
 }
 
-// try fills in the templates for a sample, and for one in which as little as possible is set. The
-// error is Problems.
+// try fills in the templates for a sample, and for one with as few values as possible. The error is Problems.
 func (t *Templates) try(sample Call) (url string, err error) {
 	if t.message != nil {
 		return "", t.message.try(sample)
@@ -170,7 +169,7 @@ func (t *Templates) try(sample Call) (url string, err error) {
 	return url, err
 }
 
-// least returns a sample with as little set as possible.
+// least returns a sample with as few values as possible.
 func (c Call) least() Call {
 	c.Trigger, c.PreviousFire, c.NextFire = "", time.Time{}, time.Time{}
 	c.Key.Kind, c.Attempt, c.Shard, c.Cause, c.Carried = run.KindManual, 1, nil, nil, nil
@@ -180,13 +179,12 @@ func (c Call) least() Call {
 	return c
 }
 
-// TemplateError says why a filled-in template cannot be sent. It repeats none of the text.
+// TemplateError explains why a filled-in template cannot be sent. It contains none of the text.
 type TemplateError struct{ input.Problems }
 
 func (e *TemplateError) Error() string { return "template: " + e.Problems.Error() }
 
-// Request returns what an attempt of a webhook sends, with templates filled in. The error is a
-// *TemplateError.
+// Request returns the request of an attempt of a webhook, with templates filled in. The error is a *TemplateError.
 func (c Call) Request() (url string, headers map[string]string, body []byte, err error) {
 	if c.Templates != nil {
 		return c.filledIn()

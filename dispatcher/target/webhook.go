@@ -25,30 +25,30 @@ type Webhook struct {
 	Method string `json:"method,omitempty" schema:"enum=GET|HEAD|POST|PUT|PATCH|DELETE"`
 	// Headers are sent with the request: at most 50, each value at most 8 KiB. Values may be templates.
 	Headers map[string]string `json:"headers,omitempty" schema:"each_max=8192,max=50"`
-	// Body is a template that replaces the payload; it and its result have at most MaxPayload
-	// bytes. Empty: the payload is the body.
+	// Body is a template that replaces the payload; it and its result have at most MaxPayload bytes. If empty, the
+	// payload is the body.
 	Body string `json:"body,omitempty" schema:"max=262144"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
 	Timeout input.Duration `json:"timeout,omitempty"`
-	// Signing signs the requests; nil: they are not signed.
+	// Signing signs the requests, unless it is nil.
 	Signing *Signing `json:"signing,omitempty"`
-	// Auth authenticates the requests; nil: it does not.
+	// Auth authenticates the requests, unless it is nil.
 	Auth *Auth `json:"auth,omitempty"`
-	// TLS tunes https connections; nil: the defaults of the node's system.
+	// TLS tunes https connections; nil means the defaults of the node's system.
 	TLS *TLS `json:"tls,omitempty"`
-	// SuccessCodes are the statuses that count as success; nil: 2xx. An empty list is refused.
+	// SuccessCodes are the statuses that count as success; nil means 2xx. An empty list is refused.
 	SuccessCodes []SuccessCode `json:"success_codes,omitzero" schema:"max=20"`
 	// ExpectBody is a regular expression (RE2) that the body of a successful response must match.
 	ExpectBody string `json:"expect_body,omitempty" schema:"max=1024"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
-	// Callback lets the target respond 202 and finish later; nil: 202 is a success.
+	// Callback lets the target respond 202 and finish later; if nil, 202 is a success.
 	Callback *CallbackPolicy `json:"callback,omitempty"`
 	// TraceContext sends the W3C trace context of the attempt as header traceparent.
 	TraceContext bool `json:"trace_context,omitempty"`
 }
 
-// DefaultTimeout bounds an attempt whose job names no timeout.
+// DefaultTimeout bounds an attempt if the job names no timeout.
 const DefaultTimeout = input.Duration(30 * time.Second)
 
 // Bounds of a webhook. They apply to templates and to their results.
@@ -108,7 +108,7 @@ func (w *Webhook) kind() Kind { return KindWebhook }
 
 func (w *Webhook) host() (name string, atOnce int) { return hostOf(w.URL), 0 }
 
-// origin is cut out of the text of the URL, so that every text has one, valid or not.
+// origin cuts the origin out of the text of the URL, so that every text has one, valid or not.
 func (w *Webhook) origin() string {
 	scheme, host, _ := strings.Cut(strings.ToLower(w.URL), "://")
 	if end := strings.IndexAny(host, `/?#\`); end >= 0 {
@@ -132,7 +132,7 @@ func (w *Webhook) warn(payload json.RawMessage, problems *input.Problems) {
 	w.Auth.oauth2().warn(problems, "/target/webhook/auth/oauth2")
 }
 
-// isPlain reports whether requests travel unencrypted. Those to the node's own machine do not travel.
+// isPlain reports whether requests travel unencrypted. Requests to the node's own machine do not travel.
 func (w *Webhook) isPlain() bool {
 	u, err := url.Parse(w.URL)
 	if err != nil || !strings.EqualFold(u.Scheme, "http") {
@@ -145,12 +145,12 @@ func (w *Webhook) isPlain() bool {
 	return !loopbackName(host)
 }
 
-// loopbackName tells whether a name, in lower case, stands for the node itself (RFC 6761, section 6.3).
+// loopbackName reports whether a name, in lower case, stands for the node itself (RFC 6761, section 6.3).
 func loopbackName(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// warnOfBody adds a body or payload that is given and not sent.
+// warnOfBody adds a warning about a body or payload that is not sent.
 func (w *Webhook) warnOfBody(payload json.RawMessage, problems *input.Problems) {
 	if w.sendsNoBody() && w.Body != "" {
 		problems.Add("/target/webhook/body", input.CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH",
@@ -212,8 +212,8 @@ func checkHeaders(problems *input.Problems, path string, headers map[string]stri
 	}
 }
 
-// foldHeader returns a header name with - for each character that is no letter and no digit. CGI, WSGI and PHP give a program
-// X_A and X.A as they give it X-A (RFC 3875, section 4.1.18), so these names would pass for each other.
+// foldHeader returns a header name with - for each character that is not a letter or digit. CGI, WSGI and PHP give
+// programs X_A and X.A under the same name as X-A (RFC 3875, section 4.1.18), so one could pass for another.
 func foldHeader(lower string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -235,7 +235,7 @@ func reservedHeader(lower string) bool {
 	return strings.HasPrefix(lower, "webhook-") || strings.HasPrefix(lower, "carillon-")
 }
 
-// checkURL never echoes the URL: it may hold a password or a key.
+// checkURL never echoes the URL: it may contain a password or a key.
 func checkURL(problems *input.Problems, path, text string) {
 	u, err := url.Parse(text)
 	switch {
@@ -278,8 +278,8 @@ func checkURLParts(problems *input.Problems, path, text string, u *url.URL) {
 	}
 }
 
-// validPort reports whether a URL has no port or a plain one. net/url takes an empty port and leading zeros, which servers and
-// proxies read in different ways.
+// validPort reports whether a URL has no port or a plain one. net/url accepts an empty port and leading zeros, which
+// servers and proxies read in different ways.
 func validPort(text string) bool {
 	_, authority, found := strings.Cut(text, "//")
 	if !found {
@@ -295,8 +295,8 @@ func validPort(text string) bool {
 	return !given || err == nil && n > 0 && port[0] != '0'
 }
 
-// checkUnicodeHost refuses a host that is not ASCII. What name or address it stands for depends on who reads it, and it
-// may look like another one.
+// checkUnicodeHost refuses a host that is not ASCII. Programs may read it as different names or addresses, and it may
+// look like another one.
 func checkUnicodeHost(problems *input.Problems, path, host string) {
 	name, err := idna.Lookup.ToASCII(host)
 	if err != nil {
@@ -335,7 +335,7 @@ func validHost(u *url.URL) bool {
 	return true
 }
 
-// validPunycode reports whether a label is not punycode, or the one spelling of a Unicode label.
+// validPunycode reports whether a label is not punycode, or is the only spelling of a Unicode label.
 func validPunycode(label string) bool {
 	lower := strings.ToLower(label)
 	if !strings.HasPrefix(lower, "xn--") {

@@ -16,22 +16,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// XXLJobRun is what an executor of a group of kind xxl_job runs.
+// XXLJobRun is a run for an executor of a group of kind xxl_job.
 type XXLJobRun struct {
 	// Handler is the name of a JobHandler (BEAN mode) of the executors.
 	Handler string `json:"handler" schema:"required,max=255"`
-	// Param is the parameter of the run, which may be a template. Empty: the payload, of which a JSON string is sent
+	// Param is the parameter of the run, which may be a template. If empty, it is the payload; a JSON string is sent
 	// without its quotes.
 	Param string `json:"param,omitempty" schema:"max=262144"`
-	// Blocking is what an executor does if it runs the job already; empty means queue.
+	// Blocking is the policy of an executor that runs the job already; empty means queue.
 	Blocking ExecutorBlocking `json:"blocking,omitempty"`
-	// ExecutorTimeout is for how long a run may take until its executor interrupts it, in whole seconds; 0: for any time.
+	// ExecutorTimeout is after how long the executor interrupts a run, in whole seconds; 0 means never.
 	ExecutorTimeout input.Duration `json:"executor_timeout,omitempty" schema:"default=0s"`
-	// CallbackTimeout is how long after it accepted a run an executor may call back; 0 means DefaultCallbackTimeout.
+	// CallbackTimeout is how long after accepting a run an executor may call back; 0 means DefaultCallbackTimeout.
 	CallbackTimeout input.Duration `json:"callback_timeout,omitempty" schema:"default=1h"`
 }
 
-// ExecutorBlocking is what an executor does with a run of a job that it runs already.
+// ExecutorBlocking is the policy of an executor for a run of a job that it runs already.
 type ExecutorBlocking string
 
 // The kinds of blocking. The words are those of concurrency policies, which count over all executors.
@@ -54,7 +54,7 @@ func (x *XXLJobRun) SetDefaults() {
 	x.Blocking, x.CallbackTimeout = BlockingQueue, run.DefaultCallbackTimeout
 }
 
-// check reports what is wrong with the target of a group of executors. The parameter is checked as a template elsewhere.
+// check reports the problems of the target of a group of executors. The parameter is checked as a template elsewhere.
 func (x *XXLJobRun) check(problems *input.Problems, at string, g *GroupTarget) {
 	if !xxlJobName.MatchString(x.Handler) {
 		problems.Add(at+"/handler", input.CodeRequired, "handler is missing, or holds a space or a control character, or more than "+
@@ -88,7 +88,7 @@ func (x *XXLJobRun) check(problems *input.Problems, at string, g *GroupTarget) {
 	}
 }
 
-// xxlJobRequest is the body of /run, as XXL-JOB's executors know it.
+// xxlJobRequest is the body of /run for XXL-JOB's executors.
 type xxlJobRequest struct {
 	JobID                 int32  `json:"jobId"`
 	ExecutorHandler       string `json:"executorHandler"`
@@ -124,11 +124,11 @@ func (c Call) executorRequest() (w *Webhook, path string, headers map[string]str
 	return w, "/run", nil, c.xxlJobBody(param), nil
 }
 
-// xxlJobBody returns the body of /run of an attempt whose parameter is filled in.
+// xxlJobBody returns the body of /run for an attempt, with its parameter filled in.
 func (c Call) xxlJobBody(param string) []byte {
 	run := c.Target.Group.XXLJob
 	id := c.ExecutorRun()
-	index, total := 0, 1 // one executor has all of the run
+	index, total := 0, 1 // one executor has the whole run
 	if c.Shard != nil {
 		index, total = c.Shard.Index, c.Shard.Total
 	}
@@ -142,12 +142,12 @@ func (c Call) xxlJobBody(param string) []byte {
 	return text
 }
 
-// ExecutorRun returns how executors know the attempt c.
+// ExecutorRun returns how executors identify the attempt c.
 func (c Call) ExecutorRun() run.ExecutorRun {
 	return run.ExecutorRun{JobID: run.ExecutorJobID(c.App, c.Job), LogID: run.ExecutorLogID(c.EventID, c.Attempt), LoggedAt: c.Key.ScheduledAt}
 }
 
-// ExecutorCallback returns how the executor that accepted the attempt c says later how it ended.
+// ExecutorCallback returns how the executor that accepted the attempt c reports the outcome later.
 func (c Call) ExecutorCallback() *run.Callback {
 	within := cmp.Or(c.Target.Group.XXLJob.CallbackTimeout, run.DefaultCallbackTimeout)
 	return &run.Callback{ID: c.ExecutorRun().LogID, Group: c.Target.Group.Name, Within: within.Std()}
@@ -155,7 +155,7 @@ func (c Call) ExecutorCallback() *run.Callback {
 
 // ExecutorLog is a part of the log of an attempt, as its executor keeps it.
 type ExecutorLog struct {
-	// Run and Attempt say what the log is of, and Endpoint is the executor that keeps it.
+	// Run and Attempt identify the logged attempt, and Endpoint is the executor that keeps the log.
 	Run     string `json:"run"`
 	Attempt int    `json:"attempt"`
 	// The executor that keeps the log.
@@ -166,7 +166,7 @@ type ExecutorLog struct {
 	ToLine int `json:"to_line"`
 	// Content is the text, with line ends.
 	Content string `json:"content"`
-	// End says that the attempt is over, so that no line follows.
+	// End is true if the attempt is over, so that no line follows.
 	End bool `json:"end"`
 }
 
@@ -182,19 +182,18 @@ const (
 // GroupKinds are all kinds of groups.
 var GroupKinds = []GroupKind{GroupHTTP, GroupXXLJob}
 
-// XXLJobSettings are those of a group of kind xxl_job. Other groups have none.
+// XXLJobSettings are the settings of a group of kind xxl_job. Other groups have none.
 type XXLJobSettings struct {
-	// AppName is the AppName of XXL-JOB that executors register under; empty: the name of the group.
+	// AppName is the AppName of XXL-JOB that executors register under; empty means the name of the group.
 	AppName string `json:"app_name,omitempty" schema:"max=255"`
-	// AccessToken is what executors and Carillon prove to one another that they belong together by. A group of kind
-	// xxl_job must have one.
+	// AccessToken authenticates executors and Carillon to each other. A group of kind xxl_job must have one.
 	AccessToken *Secret `json:"access_token,omitempty"`
 }
 
-// xxlJobName is the form of an AppName, and of the name of a JobHandler.
+// xxlJobName matches an AppName, or the name of a JobHandler.
 var xxlJobName = regexp.MustCompile(`^[^\x00-\x20\x7f]{1,255}$`)
 
-// check reports what does not fit the kind of g.
+// checkKind reports settings that do not fit the kind of g.
 func (g EndpointGroup) checkKind(problems *input.Problems) {
 	if g.Kind != "" {
 		input.CheckEnum(problems, "/kind", "kind", g.Kind, GroupKinds)
@@ -255,7 +254,7 @@ func (g EndpointGroup) ExecutorName() string {
 }
 
 // ExecutorEndpointID returns the id of the executor at a URL: its IPv4 address and port with dashes, such as
-// 10-0-3-17-9999, and the beginning of a hash if the URL has anything else, so that no two have one id.
+// 10-0-3-17-9999, and the beginning of a hash if the URL has anything else, so that two executors never share an id.
 func ExecutorEndpointID(text string) string {
 	const most, hashed = 40, 4 // characters, bytes
 	u, err := url.Parse(text)
@@ -275,8 +274,8 @@ func ExecutorEndpointID(text string) string {
 // notInName are runs of characters that ids do not have.
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// CheckReplaces returns a problem if g cannot replace old, because it is of another kind: the jobs of the group, and its
-// endpoints, are made for one.
+// CheckReplaces returns a problem if g cannot replace old, because it is of another kind: the jobs and endpoints of
+// the group only work with one kind.
 func (g EndpointGroup) CheckReplaces(old EndpointGroup) error {
 	was, is := old.Resolved().Kind, g.Resolved().Kind
 	if was == is {
@@ -286,8 +285,8 @@ func (g EndpointGroup) CheckReplaces(old EndpointGroup) error {
 		Message: "group is of kind " + string(was) + " and cannot become " + string(is) + "; make another group"}
 }
 
-// CheckGroup returns a problem if a job's target does not fit the kind of the group that it names. The pointer is that in
-// a job.
+// CheckGroup returns a problem, with a pointer in the job, if a job's target does not fit the kind of the group that
+// it names.
 func (t Target) CheckGroup(group EndpointGroup) error {
 	if t.Group == nil {
 		return nil
