@@ -1,4 +1,4 @@
-// Package backoff repeats what fails, with pauses that grow.
+// Package backoff repeats failed work, with growing pauses.
 package backoff
 
 import (
@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// Pauses are the times between the tries of one thing: First, then twice as long each time, up to Most.
-// Each is shortened by up to a half at random, so that nodes that failed together do not come back
-// together.
+// Pauses are the times between tries: First, then twice as long each time, up to Most. Each is shortened by up to a
+// half at random, so that nodes that failed together do not come back together.
 type Pauses struct{ First, Most time.Duration }
 
-// After returns the pause after so many tries that failed, which is not shortened.
+// After returns the pause after that many failed tries, without the random part.
 func (p Pauses) After(tries int) time.Duration {
 	pause := p.First
 	for ; tries > 1 && pause < p.Most; tries-- {
@@ -23,16 +22,16 @@ func (p Pauses) After(tries int) time.Duration {
 	return min(pause, p.Most)
 }
 
-// Failure is a try that failed.
+// Failure is a failed try.
 type Failure struct {
 	Err   error
 	Tries int           // including this one
 	Pause time.Duration // before the next
 }
 
-// Repeat calls do until it succeeds, again refuses another try, or ctx ends, and returns the last error
-// of do. again may log the failure; nil: another try always follows. If ctx has ended before the first
-// try, Repeat does not call do.
+// Repeat calls do until it succeeds, again refuses another try, or ctx ends, and returns the last error of do. again
+// may log the failure; if it is nil, another try always follows. If ctx has ended before the first try, Repeat does
+// not call do.
 func (p Pauses) Repeat(ctx context.Context, do func() error, again func(Failure) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -52,7 +51,7 @@ func (p Pauses) Repeat(ctx context.Context, do func() error, again func(Failure)
 	}
 }
 
-// Sleep waits, and reports whether it has waited that long: it returns early when ctx ends.
+// Sleep waits, and reports whether it has waited the whole time: it returns early when ctx ends.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -64,8 +63,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jittered returns half of a pause or more. It draws from the source of ids, which simulations replace
-// by one that repeats.
+// Jittered returns a pause, shortened by up to a half. It uses the random source of ids, which simulations replace by
+// a repeatable one.
 func Jittered(pause time.Duration) time.Duration {
 	if pause < 2 {
 		return pause

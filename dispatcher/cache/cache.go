@@ -1,14 +1,14 @@
-// Package cache keeps values that can be had again within a bound of memory.
+// Package cache keeps values that can be fetched again, within a bound of memory.
 package cache
 
 import "sync"
 
-// Cache is a bounded map that forgets what was not used for longest, half of its room at a time: what is used moves to the
-// recent generation, and when that has grown to half of the room, it becomes the older one, and the older one goes. So the half
-// that was put or used last is never forgotten. It is safe for concurrent use.
+// Cache is a bounded map that drops the values with the oldest use, half of its room at a time: a used value moves to
+// the recent generation, and when that has grown to half of the room, it becomes the older one, and the older one is
+// dropped. So the half that was put or used last is always kept. It is safe for concurrent use.
 //
-// Package golang-lru counts values only, and jobs, groups and broadcasts are bounded by the bytes that they take. It also keeps
-// a list next to its map that each Get changes; here a Get of a recent value changes nothing.
+// Package golang-lru only counts values, but jobs, groups and broadcasts are bounded by their bytes. It also keeps a
+// list next to its map that each Get changes; here a Get of a recent value changes nothing.
 type Cache[K comparable, V any] struct {
 	half   int // of the room
 	sizeOf func(V) int
@@ -18,12 +18,12 @@ type Cache[K comparable, V any] struct {
 	recent, older map[K]V
 }
 
-// New returns a cache of most values at most, 2 at least.
+// New returns a cache of at most most values, but at least 2.
 func New[K comparable, V any](most int) *Cache[K, V] {
 	return Sized[K](most, func(V) int { return 1 })
 }
 
-// Sized returns a cache of at most most in the unit of sizeOf, and of what two more values take.
+// Sized returns a cache of at most most in the unit of sizeOf, plus the size of two values.
 func Sized[K comparable, V any](most int, sizeOf func(V) int) *Cache[K, V] {
 	return &Cache[K, V]{half: max(1, most/2), sizeOf: sizeOf, recent: map[K]V{}}
 }
@@ -41,7 +41,7 @@ func (c *Cache[K, V]) Get(key K) (value V, found bool) {
 	return value, found
 }
 
-// Put stores a value, in place of the one before.
+// Put stores a value, and replaces an earlier one.
 func (c *Cache[K, V]) Put(key K, value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,14 +65,14 @@ func (c *Cache[K, V]) drop(key K) {
 	delete(c.older, key)
 }
 
-// Delete forgets a value.
+// Delete drops a value.
 func (c *Cache[K, V]) Delete(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(key)
 }
 
-// DeleteFunc forgets all values that match.
+// DeleteFunc drops all values that match.
 func (c *Cache[K, V]) DeleteFunc(match func(V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Cache[K, V]) DeleteFunc(match func(V) bool) {
 	}
 }
 
-// Clear forgets everything.
+// Clear drops all values.
 func (c *Cache[K, V]) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -119,7 +119,7 @@ func TestMemoryOfOneCallerLeavesTheOtherHalf(t *testing.T) {
 		waiting <- err
 	}()
 	release()
-	release() // which changes nothing
+	release() // changes nothing
 	if err := <-waiting; err != nil {
 		t.Errorf("after the release: %v", err)
 	}

@@ -15,15 +15,15 @@ import (
 
 // ListenerOptions tunes a Listener.
 type ListenerOptions struct {
-	// Most is how many connections there may be, and PerAddress how many of one address; see Key.
+	// Most is the maximum of connections, and PerAddress that of one address; see Key.
 	Most, PerAddress int
-	// Shared has the addresses that many clients share, such as those of load balancers. PerAddress does not count for them.
+	// Shared has addresses that many clients share, such as those of load balancers. PerAddress does not apply to them.
 	Shared Proxies
-	// Refused is called for each connection that is refused or closed to make room, with why: one of Reasons.
+	// Refused is called for each connection that is refused or closed to make room; see ReasonNode.
 	Refused func(reason string, address netip.Addr)
 }
 
-// Reasons says why a connection was refused, or closed.
+// Reasons why a connection was refused or closed.
 const (
 	ReasonNode    = "node"    // refused: there are too many, and none is idle
 	ReasonAddress = "address" // refused: its address has too many, and none is idle
@@ -31,10 +31,10 @@ const (
 	ReasonWaiting = "waiting" // closed while the node did not work for it, to make room for another
 )
 
-// Listener bounds connections. If there are too many, it closes one of the same address, or of the address that has the most
-// of those that it may close: the one that has been idle for the longest time, or else the one with the oldest request
-// that the node does not work on, because it waits for the body, for its turn, or for the client to read the response; see
-// Hold. So a connection costs others nothing while the node does not work for it, and a client that keeps many only replaces
+// Listener bounds connections. If there are too many, it closes one of the same address, or of the address with the
+// most that it may close: the one that has been idle for the longest time, or else the one with the oldest request
+// that the node does not work on, because it waits for the body, for its turn, or for the client to read the
+// response; see Hold. So an unused connection takes no place from others, and a client that keeps many only replaces
 // its own: a platform's probe gets through, even from the address that floods.
 type Listener struct {
 	net.Listener
@@ -51,10 +51,10 @@ type conn struct {
 	of      *Listener
 	address netip.Addr
 	once    sync.Once
-	// busy tells that a request is being served; since is when that, or its opposite, began.
+	// busy is true while a request is being served; since is when busy last changed.
 	busy  bool
 	since time.Time
-	// served are the requests that are served by Transfers, and held how often it is held for one of them.
+	// served counts the requests that Transfers serves, and held how often the connection is held for one of them.
 	served, held int
 }
 
@@ -85,8 +85,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add counts c. If there are too many connections, it returns the one that is to be closed for c, or none if c is to be closed
-// itself, and why.
+// add counts c. If there are too many connections, it returns the one to close for c, or none to close c itself, and
+// why.
 func (l *Listener) add(c *conn) (replaced *conn, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Listener) add(c *conn) (replaced *conn, reason string) {
 	return replaced, reason
 }
 
-// largest returns the connections of the address that has the most that may be closed.
+// largest returns the connections of the address with the most that may be closed.
 func (l *Listener) largest() (largest map[*conn]struct{}) {
 	most := 0
 	for _, own := range l.byAddress {
@@ -133,11 +133,11 @@ func (l *Listener) largest() (largest map[*conn]struct{}) {
 	return largest
 }
 
-// mayClose tells whether the node does not work for the connection.
+// mayClose reports whether the node is not working for the connection.
 func (c *conn) mayClose() bool { return !c.busy || c.served > 0 && c.held == 0 }
 
-// replaceable returns the connection that is idle for the longest time, or else the one with the oldest request that the node
-// does not work on; nil: it works for all.
+// replaceable returns the connection that is idle for the longest time, or else the one with the oldest request that
+// the node does not work on; nil if it works for all.
 func replaceable(conns map[*conn]struct{}) (one *conn) {
 	for c := range conns {
 		if c.mayClose() && (one == nil || one.busy && !c.busy || one.busy == c.busy && c.since.Before(one.since)) {
@@ -147,7 +147,7 @@ func replaceable(conns map[*conn]struct{}) (one *conn) {
 	return one
 }
 
-// remove forgets c, once.
+// remove drops c, once.
 func (l *Listener) remove(c *conn) {
 	own := l.byAddress[c.address]
 	if _, there := own[c]; !there {
@@ -196,7 +196,7 @@ func (c *conn) hold(by int) {
 	c.held += by
 }
 
-// Context is http.Server.ConnContext: it tells Transfers which connection a request comes over.
+// Context is for http.Server.ConnContext: it gives Transfers the connection of a request.
 func (l *Listener) Context(ctx context.Context, of net.Conn) context.Context {
 	if c, ok := plain(of).(*conn); ok {
 		return context.WithValue(ctx, connKey{}, c)
@@ -212,7 +212,7 @@ func plain(of net.Conn) net.Conn {
 	return of
 }
 
-// State is http.Server.ConnState: it learns which connections are idle. One that has not sent a request yet is.
+// State is for http.Server.ConnState: it records idle connections, such as one before its first request.
 func (l *Listener) State(of net.Conn, state http.ConnState) {
 	c, ok := plain(of).(*conn)
 	if !ok || state != http.StateActive && state != http.StateIdle {
@@ -223,8 +223,8 @@ func (l *Listener) State(of net.Conn, state http.ConnState) {
 	c.busy, c.since = state == http.StateActive, clock()
 }
 
-// AddressOf returns the key of an address such as 192.0.2.1:4711: the address itself, or of IPv6 the network of 64 bits,
-// of which one machine has all addresses. It is the zero Addr for anything else.
+// AddressOf returns the key of an address such as 192.0.2.1:4711: the address itself, or for IPv6 the network of 64
+// bits, because one machine has all its addresses. It is the zero Addr for anything else.
 func AddressOf(hostPort string) netip.Addr {
 	parsed, err := netip.ParseAddrPort(hostPort)
 	if err != nil {
@@ -233,7 +233,7 @@ func AddressOf(hostPort string) netip.Addr {
 	return Key(parsed.Addr())
 }
 
-// Key returns what an address is counted by; see AddressOf.
+// Key returns the key under which an address is counted; see AddressOf.
 func Key(address netip.Addr) netip.Addr {
 	address = address.Unmap().WithZone("")
 	if address.Is6() {
@@ -243,17 +243,17 @@ func Key(address netip.Addr) netip.Addr {
 	return address
 }
 
-// Proxies are the networks of proxies whose X-Forwarded-For is believed.
+// Proxies are the networks of proxies with a trusted X-Forwarded-For.
 type Proxies []netip.Prefix
 
-// Has tells whether an address belongs to a proxy.
+// Has reports whether an address belongs to a proxy.
 func (p Proxies) Has(address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
 // Client returns the address that a request comes from: the peer's, or, if that is a proxy, the last in X-Forwarded-For
-// that is not: each proxy appends the address that it sees, and what stands before may be made up.
+// that is not a proxy: each proxy appends the address that it sees, and earlier addresses may be forged.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -271,7 +271,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 			address, err = withPort.Addr(), nil
 		}
 		if err != nil {
-			break // made up, or a form that no proxy of ours writes
+			break // forged, or a form that our proxies do not write
 		}
 		client = address
 		if !p.Has(client) {
@@ -281,7 +281,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	return client.Unmap().WithZone("")
 }
 
-// Files returns how many files this process may have open, 0 if that is not known.
+// Files returns how many files this process may have open; 0 if that is not known.
 func Files() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

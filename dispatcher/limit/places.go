@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Places bounds how many requests are under way at once, under each of several keys, such as a token and an address. What it
-// keeps is bounded by the requests under way.
+// Places bounds how many requests are under way at once, under each of several keys, such as a token and an address.
+// Its memory is bounded by the requests under way.
 type Places struct {
 	mu    sync.Mutex
 	taken map[string]int
@@ -14,17 +14,17 @@ type Places struct {
 	freed chan struct{}
 }
 
-// Place is one of the places under a key, of which there are Most.
+// Place is one of Most places under a key.
 type Place struct {
 	Key  string
 	Most int
 }
 
-// NewPlaces returns Places of which none is taken.
+// NewPlaces returns Places with none taken.
 func NewPlaces() *Places { return &Places{taken: map[string]int{}, freed: make(chan struct{})} }
 
-// Take waits until there is a place under each key, takes all of them, and returns what to call when the request is over. If
-// ctx ends before, Take takes none and returns the first of wanted that is full, and no release.
+// Take waits until there is a place under each key, takes all of them, and returns a function to call when the
+// request is over. If ctx ends before, Take takes none and returns the first of wanted that is full, and no release.
 func (p *Places) Take(ctx context.Context, wanted ...Place) (release func(), full Place) {
 	for {
 		full, freed := p.try(wanted)
@@ -55,7 +55,7 @@ func (p *Places) try(wanted []Place) (full Place, freed chan struct{}) {
 	return Place{}, nil
 }
 
-// Len returns under how many keys there are places that are taken.
+// Len returns the number of keys with taken places.
 func (p *Places) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *Places) release(taken []Place) {
 	p.freed = make(chan struct{})
 }
 
-// Memory bounds the bytes that requests use at once, in all and for each caller, who may use half of them.
+// Memory bounds the bytes that requests use at once, in total and for each caller, which may use half of them.
 type Memory struct {
 	total int64
 
@@ -90,8 +90,8 @@ func NewMemory(total int64) *Memory {
 	return &Memory{total: total, byCaller: map[string]int64{}, freed: make(chan struct{})}
 }
 
-// Take waits until caller may use so many bytes, and returns what to call when it does not any more. It returns the error
-// of ctx if it has waited in vain. A caller that uses nothing may use any number of bytes that are free, or all there are.
+// Take waits until caller may use the bytes, and returns a function that releases them. It returns the error of ctx
+// if that ends first. A caller that uses none may use any number of free bytes, or the total.
 func (m *Memory) Take(ctx context.Context, caller string, bytes int64) (release func(), err error) {
 	bytes = min(bytes, m.total)
 	for {

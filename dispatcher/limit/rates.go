@@ -11,27 +11,27 @@ import (
 // Rates counts requests for each key, such as an address. A key may make some requests per minute, and as many at once
 // after a quiet minute. The zero value is not usable; see NewRates.
 //
-// A Limiter of x/time/rate would need its rate and burst set at each request, because the rate of a token may change, and
-// says how long to wait only for a reservation, which a refused request must give back. What is left of that is longer.
+// A Limiter of x/time/rate would need its rate and burst set at each request, because the rate of a token may change,
+// and gives a wait only with a reservation, which a refused request must return. That would be more code.
 type Rates[K comparable] struct {
 	mu sync.Mutex
-	// A key that is forgotten has a full bucket again, which it has anyway unless very many keys came in between.
+	// A dropped key has a full bucket again, as it would have anyway, unless very many keys came in between.
 	buckets *cache.Cache[K, bucket]
 }
 
-// bucket is what a key may still do.
+// bucket is the remaining budget of a key.
 type bucket struct {
 	left float64
 	at   time.Time
 }
 
-// NewRates returns a Rates that remembers most keys at most.
+// NewRates returns a Rates that remembers at most most keys.
 func NewRates[K comparable](most int) *Rates[K] {
 	return &Rates[K]{buckets: cache.New[K, bucket](most)}
 }
 
-// Take counts a request of key, which may make perMinute, and returns 0. If it has made too many, Take counts nothing and
-// returns how long key is to wait.
+// Take counts a request of key, which may make perMinute, and returns 0. If it has made too many, Take does not count
+// the request and returns how long key has to wait.
 func (r *Rates[K]) Take(key K, perMinute int, now time.Time) (wait time.Duration) {
 	return r.take(key, perMinute, time.Minute, 1, now)
 }
@@ -81,7 +81,7 @@ func NewLines(most int, per time.Duration) *Lines {
 	return &Lines{rates: NewRates[string](64), most: most, per: per, withheld: map[string]int{}}
 }
 
-// May tells whether a line of a kind may be written at now, and how many were withheld since the one before.
+// May reports whether a line of a kind may be written at now, and how many were withheld since the previous one.
 func (l *Lines) May(kind string, now time.Time) (withheld int, may bool) {
 	may = l.rates.take(kind, l.most, l.per, 1, now) == 0
 	l.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A client has to send a body, and to read a response, at transferRate at least. It may begin transferGrace late, which also
-// covers pauses, and has bodyTime and responseTime for all of it.
+// A client has to send a body, and to read a response, at least at transferRate. It may begin transferGrace late,
+// which also covers pauses, and has bodyTime and responseTime in total.
 const (
 	transferRate  = 64 << 10 // bytes a second
 	transferGrace = 5 * time.Second
@@ -18,12 +18,12 @@ const (
 	transferPart = 64 << 10 // bytes
 )
 
-// Transfers serves next to clients of any speed: a body and a response that take too long end with an error, which is
-// os.ErrDeadlineExceeded. It never waits for a body that next has not read to its end: it closes the connection instead. While
-// the client is waited for, the Listener may close its connection to make room for another; see Hold.
+// Transfers serves next to clients of any speed: a body and a response that take too long end with an error,
+// os.ErrDeadlineExceeded. It never waits for a body that next has not read to its end: it closes the connection
+// instead. While it waits for the client, the Listener may close the connection to make room for another; see Hold.
 func Transfers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if transferOf(r.Context()) != nil { // a request within the process, on behalf of one that is served so already
+		if transferOf(r.Context()) != nil { // a request within the process, for another one that is already served here
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -43,8 +43,8 @@ func Transfers(next http.Handler) http.Handler {
 	})
 }
 
-// Hold keeps the connection of a request while the node works on the request, until release is called: the Listener does not
-// close it then to make room. Reading the body and writing the response are not work.
+// Hold keeps the connection of a request while the node works on the request, until release is called: the Listener
+// does not close it to make room. Reading the body and writing the response are not work.
 func Hold(ctx context.Context) (release func()) {
 	t := transferOf(ctx)
 	if t == nil {
@@ -66,10 +66,10 @@ func transferOf(ctx context.Context) *transfer {
 
 // transfer is the way of one request in and of its response out. One goroutine serves it.
 type transfer struct {
-	conn    *conn // nil: it comes from no Listener
+	conn    *conn // nil if it does not come from a Listener
 	control *http.ResponseController
 	major   int // of the version of HTTP
-	// read tells that there is no more of the body to come.
+	// read is true when the body has been read to its end.
 	read bool
 	// held is how often the connection is held for this request.
 	held int
@@ -80,7 +80,7 @@ func (t *transfer) hold(by int) {
 	t.conn.hold(by)
 }
 
-// await lets the client take its time: meanwhile the connection is not held.
+// await waits for the client; meanwhile the connection is not held.
 func (t *transfer) await(move func() (int, error)) (int, error) {
 	t.conn.hold(-t.held)
 	defer t.conn.hold(t.held)
@@ -95,10 +95,10 @@ func (t *transfer) refuse(header http.Header) {
 	if t.major == 1 { // later versions reset the stream
 		header.Set("Connection", "close")
 	}
-	_ = t.control.SetReadDeadline(time.Unix(1, 0)) // not every writer can
+	_ = t.control.SetReadDeadline(time.Unix(1, 0)) // not every writer supports it
 }
 
-// deadline is when bytes have to be moved that began at an instant.
+// deadline returns when a transfer of bytes that began at an instant must end.
 func deadline(began time.Time, bytes int64, most time.Duration) time.Time {
 	return began.Add(min(most, transferGrace+time.Duration(bytes)*time.Second/transferRate))
 }
@@ -111,12 +111,12 @@ type body struct {
 	bytes int64
 }
 
-// Read reads what has come, or waits for more.
+// Read reads received bytes, or waits for more.
 func (b *body) Read(into []byte) (n int, err error) {
 	if b.began.IsZero() {
 		b.began = clock()
 	}
-	_ = b.control.SetReadDeadline(deadline(b.began, b.bytes, bodyTime)) // not every writer can
+	_ = b.control.SetReadDeadline(deadline(b.began, b.bytes, bodyTime)) // not every writer supports it
 	n, err = b.await(func() (int, error) { return b.ReadCloser.Read(into) })
 	b.bytes += int64(n)
 	if err == io.EOF { //nolint:errorlint // as io.Reader has it
@@ -143,7 +143,7 @@ func (w *writer) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
 		w.begun, w.began = true, clock()
 		w.refuse(w.Header())
-		_ = w.control.SetWriteDeadline(deadline(w.began, 0, responseTime)) // not every writer can
+		_ = w.control.SetWriteDeadline(deadline(w.began, 0, responseTime)) // not every writer supports it
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -156,7 +156,7 @@ func (w *writer) Write(from []byte) (n int, err error) {
 	for {
 		part := from[n:min(len(from), n+transferPart)]
 		w.bytes += int64(len(part))
-		_ = w.control.SetWriteDeadline(deadline(w.began, w.bytes, responseTime)) // not every writer can
+		_ = w.control.SetWriteDeadline(deadline(w.began, w.bytes, responseTime)) // not every writer supports it
 		written, err := w.await(func() (int, error) { return w.ResponseWriter.Write(part) })
 		if n += written; err != nil || n == len(from) {
 			return n, err

@@ -211,7 +211,7 @@ func TestPlacesAreTakenTogether(t *testing.T) {
 	if again, full := p.Take(ended, both...); again != nil || full.Key != "b" {
 		t.Errorf("the second of b is full by %q, want b", full.Key)
 	}
-	if one, _ := p.Take(ended, a); one == nil { // it must not have been taken in vain
+	if one, _ := p.Take(ended, a); one == nil { // it must not have stayed taken
 		t.Error("there is no second place of a")
 	}
 	waiting := make(chan func())

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
-// pipes is a listener of connections within the process, whose deadlines follow the clock of a bubble.
+// pipes is a listener of connections within the process, with deadlines by the clock of a bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -48,7 +48,7 @@ func TestBodyHasARateAndADeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		length, part int
 		pause        time.Duration
-		want         time.Duration // 0: it is received
+		want         time.Duration // 0 if it is received
 	}{
 		"a byte a second":     {1000, 1, time.Second, 5 * time.Second},
 		"nothing":             {1000, 0, time.Hour, 5 * time.Second},
@@ -95,7 +95,7 @@ func TestResponseHasARateAndADeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		part  int
 		pause time.Duration
-		want  time.Duration // 0: it is delivered
+		want  time.Duration // 0 if it is delivered
 	}{
 		"a byte a second":  {1, time.Second, 6 * time.Second},
 		"nothing":          {1, time.Hour, 6 * time.Second},

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// These orders were computed by another program from what router.go says. They hold for all nodes, seeds and
-// versions. If this test fails, a rolling upgrade sends the fires of one job to two endpoints.
+// Another program computed these orders from the comments in router.go. They hold for all nodes, seeds and versions.
+// If this test fails, a rolling upgrade sends the fires of one job to two endpoints.
 func TestOrderOfKeysNeverChanges(t *testing.T) {
 	t.Parallel()
 	endpoints := []routing.Endpoint{
@@ -47,7 +47,7 @@ func owners(t testing.TB, endpoints []routing.Endpoint, keys int) []string {
 	return all
 }
 
-// slack is by how many keys a share of them may be missed: 5 standard deviations.
+// slack returns how many keys a share may deviate: 5 standard deviations.
 func slack(keys int, share float64) float64 { return 5 * math.Sqrt(float64(keys)*share*(1-share)) }
 
 func TestKeysAreSharedByWeight(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// request is one in flight.
+// request is a request in flight.
 type request struct {
 	route routing.Route
 	index int
@@ -19,7 +19,7 @@ func TestLeastConnectionsChoosesTheFewestInFlightForItsWeight(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		n := newNode(t, routing.LeastConnections, seed)
-		other, err := n.group.NewRouter(routing.First) // of another job, whose requests count, too
+		other, err := n.group.NewRouter(routing.First) // of another job; its requests count, too
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// State is what health checks and outcomes say about an endpoint.
+// State is the state of an endpoint, from health checks and outcomes.
 type State string
 
 // The states. Any other value counts as down.
 const (
 	Up       State = "up"       // takes fires
-	Suspect  State = "suspect"  // failed lately; tried after all that are up
-	Down     State = "down"     // takes none
-	Draining State = "draining" // ends what it runs and takes no more
+	Suspect  State = "suspect"  // failed recently; tried after all that are up
+	Down     State = "down"     // takes no fires
+	Draining State = "draining" // finishes its runs and takes no more
 )
 
 // MaxWeight is the largest weight of an endpoint.
 const MaxWeight = 100
 
-// Endpoint is a member of a group, as far as routing is concerned.
+// Endpoint is a member of a group, with the values that routing needs.
 type Endpoint struct {
 	ID string // unique in its group; of two with the same ID, the first counts
 	// Weight is the endpoint's share compared with others, from 1 to MaxWeight. Less counts as 1, more as
@@ -29,8 +29,7 @@ type Endpoint struct {
 	State  State
 }
 
-// class is what endpoints of a group have in common when one is chosen: a strategy compares endpoints of
-// one class only.
+// class is a class of endpoints of a group. A strategy compares only endpoints of one class.
 type class int
 
 const (
@@ -60,7 +59,7 @@ func (e Endpoint) class() class {
 // Members is an immutable list of the endpoints of a group. It is safe for concurrent use.
 type Members struct {
 	entries []entry // by ID
-	// tiers are the places in entries that may be chosen, in ascending order; all of a tier come before the
+	// tiers are the places in entries that may be chosen, in ascending order; a tier comes completely before the
 	// next. No tier is empty.
 	tiers [][]int
 }
@@ -70,13 +69,13 @@ type entry struct {
 	id     string
 	hash   uint64 // of the ID
 	weight int    // 1 to MaxWeight
-	index  int    // in the slice that the caller gave
+	index  int    // in the caller's slice
 	class  class
 	load   *load
 }
 
-// NewMembers returns the list of a group's endpoints, which may come in any order. The caller keeps the
-// slice, for Route.Next returns indices in it.
+// NewMembers returns the list of a group's endpoints, which may be in any order. The caller keeps the slice, because
+// Route.Next returns indices in it.
 func (g *Group) NewMembers(endpoints []Endpoint) *Members {
 	m := &Members{entries: make([]entry, 0, len(endpoints))}
 	for i, e := range endpoints {
@@ -124,12 +123,12 @@ func (m *Members) place(id string) (place int, ok bool) {
 type Shard struct {
 	Index    int    // from 0 to Total - 1
 	Total    int    // how many endpoints take part
-	Endpoint string // the ID of the endpoint for which the shard was made
+	Endpoint string // the ID of the endpoint that the shard was made for
 }
 
-// Shards divides a broadcast among all endpoints that may be chosen, by ID. The caller keeps the result
-// for all attempts of the broadcast: then each shard runs under its index and total even if endpoints come
-// and go. For each shard it makes a Route of its own, with Shard.Endpoint as the key.
+// Shards divides a broadcast among all endpoints that may be chosen, by ID. The caller keeps the result for all
+// attempts of the broadcast: then each shard keeps its index and total even if endpoints are added or removed. The
+// caller makes a Route for each shard, with Shard.Endpoint as the key.
 func (m *Members) Shards() []Shard {
 	places := slices.Concat(m.tiers...)
 	slices.Sort(places)

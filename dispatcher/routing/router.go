@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// Group has what the routers of one endpoint group share on one node: the requests in flight, and the
-// source of chance. It is safe for concurrent use.
+// Group is the shared state of the routers of one endpoint group on one node: the requests in flight, and the source
+// of randomness. It is safe for concurrent use.
 type Group struct {
-	mu     sync.Mutex // guards all that follows, the loads, and the routers
+	mu     sync.Mutex // guards the fields below, the loads, and the routers
 	random *rand.Rand
 	loads  map[string]*load // by endpoint ID
 	begun  uint64           // how many requests have begun
 }
 
-// load is what this node sends to an endpoint for all jobs.
+// load is the load of an endpoint from this node, for all jobs.
 type load struct {
 	inFlight int
 	last     uint64 // Group.begun at its latest request
@@ -30,8 +30,7 @@ func NewGroup(seed uint64) *Group {
 	return &Group{random: rand.New(rand.NewPCG(seed, 0)), loads: map[string]*load{}}
 }
 
-// count gives each endpoint its load, and forgets those of absent endpoints that have no request in
-// flight.
+// count gives each endpoint its load, and drops the loads of absent endpoints without a request in flight.
 func (g *Group) count(entries []entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +62,7 @@ type Router struct {
 	standings []standing
 }
 
-// NewRouter returns a Router of the group. The error names a strategy that is not known.
+// NewRouter returns a Router of the group. The error names an unknown strategy.
 func (g *Group) NewRouter(s Strategy) (*Router, error) {
 	if known := Strategies(); !slices.Contains(known, s) {
 		return nil, fmt.Errorf("strategy %q is not known; use one of %q", string(s), known)
@@ -100,8 +99,8 @@ type Route struct {
 const none = -1
 
 // Route returns the way of a request to one of the members, which must be of the router's group. Under
-// ConsistentHash, key decides; under Broadcast, it is the ID of the shard's endpoint, which is the first
-// choice if it may still be chosen. Other strategies ignore it.
+// ConsistentHash, key decides; under Broadcast, it is the ID of the shard's endpoint, the first choice if that may
+// still be chosen. Other strategies ignore it.
 func (r *Router) Route(members *Members, key string) Route {
 	t := Route{router: r, members: members, place: none, own: none}
 	switch r.strategy {
@@ -116,9 +115,9 @@ func (r *Router) Route(members *Members, key string) Route {
 	return t
 }
 
-// Next returns the index of the endpoint to try, in the slice from which the members were made. ok is
-// false when all that may be chosen have been tried. From now until Done or the following Next, the
-// endpoint has a request in flight.
+// Next returns the index of the endpoint to try, in the slice that the members were made from. ok is false when all
+// that may be chosen have been tried. From now until Done or the following Next, the endpoint has a request in
+// flight.
 func (t *Route) Next() (index int, ok bool) {
 	g := t.router.group
 	g.mu.Lock()
@@ -135,8 +134,7 @@ func (t *Route) Next() (index int, ok bool) {
 	return e.index, true
 }
 
-// choose returns the place of the best endpoint that was not tried, and none if there is none. It takes
-// the endpoint's turn.
+// choose returns the place of the best endpoint that was not tried, or none. It takes the endpoint's turn.
 func (t *Route) choose() int {
 	if t.own != none {
 		own := t.own
@@ -172,7 +170,7 @@ func (t *Route) untried(tier []int) []int {
 	return left
 }
 
-// Done says that the request has ended, or that none was sent. Calling it again does nothing.
+// Done reports that the request has ended, or that none was sent. A second call does nothing.
 func (t *Route) Done() {
 	t.router.group.mu.Lock()
 	defer t.router.group.mu.Unlock()
@@ -186,8 +184,8 @@ func (t *Route) release() {
 	}
 }
 
-// The functions here decide where keys go. All nodes of all versions must agree, so a change moves the
-// keys of every group.
+// The functions below decide where keys go. All nodes of all versions must agree, because a change moves the keys of
+// every group.
 
 // hash returns the first 8 bytes of a text's SHA-256, as a big-endian number.
 func hash(text string) uint64 {
@@ -195,10 +193,9 @@ func hash(text string) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// highestScore returns the candidate with the highest score for a key; among equals, the first. Scores of
-// endpoints do not depend on each other, so a key moves only to an endpoint that came, or from one that
-// went. This is rendezvous hashing; unlike a ring, it has exact shares, and nothing to build when members
-// change.
+// highestScore returns the candidate with the highest score for a key; among equals, the first. Scores of endpoints
+// do not depend on each other, so a key moves only to an added endpoint, or from a removed one. This is rendezvous
+// hashing; unlike a ring, it has exact shares, and needs no rebuilding when members change.
 func (m *Members) highestScore(candidates []int, key uint64) int {
 	best, highest := candidates[0], uint64(0)
 	for _, place := range candidates {
@@ -209,8 +206,8 @@ func (m *Members) highestScore(candidates []int, key uint64) int {
 	return best
 }
 
-// score returns how well an endpoint suits a key. It has as many virtual nodes as its weight, whose scores
-// are the numbers of SplitMix64 from the seed that key and endpoint have together; the highest counts.
+// score returns how well an endpoint suits a key. It has as many virtual nodes as its weight. Their scores are the
+// numbers of SplitMix64 from the common seed of key and endpoint; the highest counts.
 func (e *entry) score(key uint64) uint64 {
 	seed, highest := e.hash^key, uint64(0)
 	for range e.weight {
@@ -231,7 +228,7 @@ const (
 	// First is the endpoint with the lowest ID, Last the one with the highest.
 	First Strategy = "first"
 	Last  Strategy = "last"
-	// Random draws an endpoint. Weights are probabilities.
+	// Random chooses an endpoint at random. Weights are probabilities.
 	Random Strategy = "random"
 	// RoundRobin goes through the endpoints by ID.
 	RoundRobin Strategy = "round_robin"
@@ -239,13 +236,13 @@ const (
 	Weighted Strategy = "weighted"
 	// ConsistentHash sends equal keys to the same endpoint. Weights are shares of the keys.
 	ConsistentHash Strategy = "consistent_hash"
-	// LeastFrequentlyUsed is the endpoint with the fewest turns; among equals, the one whose last turn is
-	// longest ago. An endpoint that is new or comes up again begins with as few turns as any other has.
+	// LeastFrequentlyUsed is the endpoint with the fewest turns; among equals, the one with the oldest last turn. An
+	// endpoint that is new or comes up again begins with the fewest turns of the others.
 	LeastFrequentlyUsed Strategy = "least_frequently_used"
-	// LeastRecentlyUsed is the endpoint whose last turn is longest ago. A new one has the next turn.
+	// LeastRecentlyUsed is the endpoint with the oldest last turn. A new one has the next turn.
 	LeastRecentlyUsed Strategy = "least_recently_used"
-	// LeastConnections is the endpoint with the fewest requests in flight from this node, divided by its
-	// weight; among equals, the one that has had none for longest.
+	// LeastConnections is the endpoint with the fewest requests in flight from this node, divided by its weight;
+	// among equals, the one that got its last request longest ago.
 	LeastConnections Strategy = "least_connections"
 	// Failover is the first endpoint by ID that is alive, BusyOver the first that is not busy with this job, and
 	// GlobalBusyOver the first that is not busy at all; see [Strategy.Asks].
@@ -264,8 +261,8 @@ func Strategies() []Strategy {
 	}
 }
 
-// Question is what a caller asks an endpoint before it sends it a fire. If the endpoint says no or
-// nothing, the caller goes on to the next one.
+// Question is a caller's question to an endpoint before it sends a fire. If the endpoint says no or does not respond,
+// the caller goes on to the next one.
 type Question string
 
 // The questions.
@@ -276,7 +273,7 @@ const (
 	AskIdle       Question = "idle"         // does it neither run any job nor have one queued?
 )
 
-// Asks returns what has to be asked under a strategy.
+// Asks returns the question that a strategy requires.
 func (s Strategy) Asks() Question {
 	switch s {
 	case Failover:

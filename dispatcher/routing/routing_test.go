@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// node is one of several that route the fires of one job.
+// node is one of several nodes that route the fires of one job.
 type node struct {
 	strategy routing.Strategy
 	group    *routing.Group
@@ -181,8 +181,8 @@ func TestShardsOfGoneEndpointsSpreadOverAllOthers(t *testing.T) {
 	}
 }
 
-// choosable is the order of the states and kinds of endpoints, told in another way than the product does:
-// 0 is first, and -1 is never.
+// choosable returns the rank of the state and kind of an endpoint, by other code than the product: 0 is first, and -1
+// is never.
 func choosable(endpoints []routing.Endpoint, e routing.Endpoint) int {
 	primaryIsUp := slices.ContainsFunc(endpoints, func(e routing.Endpoint) bool { return !e.Backup && e.State == routing.Up })
 	switch {

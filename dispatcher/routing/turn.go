@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// standing is what a router remembers of an endpoint.
+// standing is a router's record of an endpoint.
 type standing struct {
 	uses uint64 // LeastFrequentlyUsed: its turns, to compare with others of its class
 	last uint64 // Router.turns at its latest turn; 0 if it is new
@@ -62,12 +62,12 @@ func (r *Router) pick(m *Members, candidates []int, key uint64) int {
 			}
 			return cmp.Compare(x.load.last, y.load.last)
 		})
-	default: // First, and what asks the endpoints in the order of their IDs
+	default: // First, and strategies that ask endpoints in the order of their IDs
 		return candidates[0]
 	}
 }
 
-// draw returns a candidate by chance, in proportion to the weights.
+// draw returns a random candidate, in proportion to the weights.
 func (r *Router) draw(m *Members, candidates []int) int {
 	point := r.group.random.IntN(m.totalWeight(candidates))
 	for _, place := range candidates {
@@ -86,8 +86,8 @@ func (m *Members) totalWeight(places []int) int {
 	return total
 }
 
-// following returns the candidate after the one that had the latest turn. It looks for an ID and not for
-// a place: so two endpoints that stay take turns, even if others come and go between them.
+// following returns the candidate after the one that had the latest turn. It searches by ID and not by place: so two
+// endpoints that stay take turns, even if others are added and removed between them.
 func (r *Router) following(m *Members, candidates []int) int {
 	if r.turns == 0 {
 		return candidates[r.start%len(candidates)]
@@ -101,12 +101,12 @@ func (r *Router) following(m *Members, candidates []int) int {
 	return candidates[next%len(candidates)]
 }
 
-// mostBehind gives each candidate its share of this turn, and the turn to the one that is most behind. The
-// first turn is drawn, or every node would begin with the heaviest endpoint.
+// mostBehind gives each candidate its share of this turn, and the turn to the one that is most behind. The first turn
+// is random, because otherwise every node would begin with the heaviest endpoint.
 //
-// Of n endpoints that stay, none is ever behind by more than 1 + 1/2 + ... + 1/n turns. Credits sum to 0, and the
-// k endpoints most behind can gain on average only if one that is even more behind than they has the turn, so
-// the average of the first k exceeds that of the first k+1 by 1/(k+1) at most.
+// With n endpoints that stay, none is ever behind by more than 1 + 1/2 + ... + 1/n turns. Credits sum to 0, and the k
+// endpoints most behind can gain on average only if one that is even more behind has the turn, so the average of the
+// first k exceeds that of the first k+1 by 1/(k+1) at most.
 func (r *Router) mostBehind(m *Members, candidates []int) int {
 	unit := 1 / float64(m.totalWeight(candidates))
 	for _, place := range candidates {
@@ -136,16 +136,15 @@ func (r *Router) least(candidates []int, compare func(a, b int) int) int {
 	return least
 }
 
-// align makes the standings those of other members. Endpoints that stay keep theirs, those that are gone
-// are forgotten, and new ones begin with zero: under Weighted that is the average, and under
-// LeastRecentlyUsed it gives them the next turn.
+// align adapts the standings to other members. Endpoints that stay keep theirs, removed ones are dropped, and new
+// ones begin with zero: under Weighted that is the average, and under LeastRecentlyUsed it gives them the next turn.
 func (r *Router) align(m *Members) {
 	var old []entry
 	if r.members != nil {
 		old = r.members.entries
 	}
 	standings := make([]standing, len(m.entries))
-	comes := make([]bool, len(m.entries)) // to its class, from outside the group or from another class
+	comes := make([]bool, len(m.entries)) // comes to its class, from outside the group or from another class
 	at := 0
 	for place, e := range m.entries {
 		for at < len(old) && old[at].id < e.id {
@@ -168,8 +167,8 @@ func (r *Router) align(m *Members) {
 	}
 }
 
-// level gives the endpoints that come to a class the fewest uses of those that stay in it, 0 if none
-// does. With fewer they would be flooded; with more they would starve.
+// level gives the endpoints that come to a class the fewest uses of those that stay in it, or 0. With fewer they
+// would be flooded; with more they would starve.
 func (r *Router) level(c class, comes []bool) {
 	fewest, found := uint64(0), false
 	for place, e := range r.members.entries {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
-// newNodes returns nodes whose seeds follow each other.
+// newNodes returns nodes with consecutive seeds.
 func newNodes(t testing.TB, s routing.Strategy, count int, seed uint64) []node {
 	t.Helper()
 	nodes := make([]node, count)
@@ -25,8 +25,7 @@ func newNodes(t testing.TB, s routing.Strategy, count int, seed uint64) []node {
 	return nodes
 }
 
-// spread fires so often, each time on a node that chance chooses, and returns how many fires each endpoint
-// got.
+// spread fires the given number of times, each on a random node, and returns how many fires each endpoint got.
 func spread(nodes []node, endpoints []routing.Endpoint, fires int, random *rand.Rand) []int {
 	members := make([]*routing.Members, len(nodes))
 	for i, n := range nodes {
@@ -116,8 +115,8 @@ func TestNodesBeginAtDifferentEndpoints(t *testing.T) {
 	}
 }
 
-// Fires that meet refusals at the same time can give an endpoint two turns in a row. The least frequently
-// used evens that out; the least recently used does not know.
+// Fires that are refused at the same time can give an endpoint two turns in a row. Least frequently used evens that
+// out; least recently used does not.
 func TestLeastFrequentlyUsedEvensOut(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[routing.Strategy][3]int{
@@ -136,7 +135,7 @@ func TestLeastFrequentlyUsedEvensOut(t *testing.T) {
 			a, b, c := turn(&one), turn(&one), turn(&two)
 			turn(&two)   // a
 			turn(&three) // b
-			turn(&two)   // b, for this fire has tried the others
+			turn(&two)   // b, because this fire has tried the others
 			for range 3 {
 				counts[n.fire(members, "")]++
 			}
@@ -147,7 +146,7 @@ func TestLeastFrequentlyUsedEvensOut(t *testing.T) {
 	}
 }
 
-// world is a group whose members change, with the fires that each endpoint has had on each node.
+// world is a group with changing members, and the fires that each endpoint has had on each node.
 type world struct {
 	nodes     []node
 	endpoints []routing.Endpoint
@@ -184,7 +183,7 @@ func TestEndpointsThatStayTakeTurnsWhileOthersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		strategy            routing.Strategy
-		inPeriod, fromStart int // by how much counts may differ on one node
+		inPeriod, fromStart int // how much counts may differ on one node
 	}{{routing.RoundRobin, 1, 1}, {routing.LeastRecentlyUsed, 1, 1}, {routing.LeastFrequentlyUsed, 2, 1}} {
 		t.Run(string(tt.strategy), func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +222,7 @@ func TestNewEndpointIsNeitherFloodedNorStarved(t *testing.T) {
 					old = slices.Delete(slices.Clone(endpoints), 2, 3)
 				}
 				spread([]node{n}, old, 1000+int(seed), rand.New(rand.NewPCG(seed, 1)))
-				for range 100 { // another comes, has one fire and goes
+				for range 100 { // another endpoint comes, has one fire and goes
 					both := append(slices.Clone(old), routing.Endpoint{ID: "z", State: routing.Up})
 					for range 20 {
 						if n.fire(n.group.NewMembers(both), "") == len(old) {
@@ -250,7 +249,7 @@ func TestNewEndpointIsNeitherFloodedNorStarved(t *testing.T) {
 	}
 }
 
-// Endpoints that come up together begin equal, however often each was used before.
+// Endpoints that come up together begin equal, regardless of their earlier use.
 func TestEndpointsThatReturnTogetherTakeTurns(t *testing.T) {
 	t.Parallel()
 	for _, s := range []routing.Strategy{routing.RoundRobin, routing.Weighted, routing.LeastFrequentlyUsed, routing.LeastRecentlyUsed} {

@@ -49,8 +49,8 @@ func TestWeightedMixesEvenly(t *testing.T) {
 	}
 }
 
-// The share of an endpoint is what it should have had by now; it is added up at each fire, for the members of
-// that time.
+// The share of an endpoint is the number of fires that it should have had; it is added up at each fire, for the
+// members of that time.
 func TestWeightedIsNeverFarOffTheShares(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

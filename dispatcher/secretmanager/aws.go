@@ -20,14 +20,14 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// mostResponse bounds a response of a manager, in bytes. The largest that has a secret is one of Secrets Manager, 64 KiB of
-// which each may take six bytes in JSON.
+// mostResponse bounds a response of a manager, in bytes. The largest secret, of Secrets Manager, has 64 KiB, and each
+// byte may take six in JSON.
 const mostResponse = 512 << 10
 
 // AWS calls services of AWS in a region with the credentials of a configuration.
 //
-// The SDK's own clients of the three services would add 2.1 MB to a binary of 45.5 MB, for four operations. Their retries are
-// not wanted either: who asks for a secret pauses by itself after a failure, and uses the value that it had.
+// The SDK's own clients of the three services would add 2.1 MB to a binary of 45.5 MB, for four operations. Their
+// retries would not help either: callers pause after a failure, and use the earlier value.
 type AWS struct {
 	config aws.Config
 }
@@ -39,11 +39,11 @@ func NewAWS(config aws.Config, region string) AWS {
 	return AWS{config}
 }
 
-// awsService is a service whose protocol is JSON 1.1.
+// awsService is a service with the protocol JSON 1.1.
 type awsService struct {
 	name     string // for errors
 	endpoint string // begins its host name and is its name in signatures
-	sdkID    string // by which configured endpoints name it
+	sdkID    string // its name in configured endpoints
 	target   string // begins the names of its operations
 }
 
@@ -108,8 +108,8 @@ func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
 	return nil
 }
 
-// endpoint returns the URL of a service: the configured one, as the SDK finds it in the environment and in files, or that of
-// the region.
+// endpoint returns the URL of a service: the configured one, as the SDK finds it in the environment and in files, or
+// that of the region.
 func (a AWS) endpoint(ctx context.Context, s awsService) (string, error) {
 	for _, source := range a.config.ConfigSources {
 		if ignoring, ok := source.(interface {
@@ -146,7 +146,7 @@ func (a AWS) regional(s awsService) string {
 	return "https://" + s.endpoint + "." + a.config.Region + "." + domain + "/"
 }
 
-// awsPartitions are those whose services have other domains than the commercial one and GovCloud.
+// awsPartitions are partitions with other domains than the commercial one and GovCloud.
 var awsPartitions = []struct{ regions, domain string }{
 	{"cn-", "amazonaws.com.cn"},
 	{"eusc-", "amazonaws.eu"},
@@ -156,7 +156,7 @@ var awsPartitions = []struct{ regions, domain string }{
 	{"eu-isoe-", "cloud.adc-e.uk"},
 }
 
-// credentialsError tells credentials that are refused from those that cannot be had at the moment.
+// credentialsError distinguishes refused credentials from ones that are temporarily unavailable.
 func credentialsError(s awsService, err error) error {
 	var refused smithy.APIError
 	if errors.As(err, &refused) {
@@ -171,7 +171,7 @@ func credentialsError(s awsService, err error) error {
 	return &Error{Kind: Unreachable, Manager: s.name, Code: "the credentials of the node cannot be had"}
 }
 
-// awsErrorCode returns the code of an error, such as AccessDeniedException. Only letters of it are taken over.
+// awsErrorCode returns the code of an error, such as AccessDeniedException. It keeps only letters.
 func awsErrorCode(response *http.Response, body []byte) string {
 	var said struct {
 		Type string `json:"__type"`
@@ -200,19 +200,19 @@ func awsErrorKind(code string, status int) Kind {
 		return Throttled
 	case slices.Contains([]string{
 		"ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound", "NotFoundException",
-		"InvalidRequestException", // of Secrets Manager, for a secret that is marked for deletion
+		"InvalidRequestException", // from Secrets Manager, for a secret that is marked for deletion
 	}, code):
 		return Missing
 	case status >= 500, status < 400, slices.Contains([]string{
 		"InternalServerError", "InternalServiceError", "KMSInternalException", "ServiceUnavailable", "DependencyTimeoutException",
-		// The node's trouble, which says nothing of its rights.
+		// A problem of the node, which says nothing about its rights.
 		"ExpiredTokenException", "ExpiredToken", "RequestExpired", "InvalidSignatureException", "SignatureDoesNotMatch",
 	}, code):
 		return Unreachable
 	case slices.Contains([]string{"ValidationException", "ValidationError", "InvalidParameterException", "InvalidCiphertextException"}, code):
 		return Unusable
 	}
-	// No access, a KMS key that may not be used, or an access key that AWS does not know any more.
+	// No access, a KMS key that may not be used, or an access key that AWS no longer knows.
 	return Denied
 }
 
@@ -266,14 +266,14 @@ func (a AWS) Parameter(ctx context.Context, name, version string, now time.Time)
 
 const kmsName = "AWS KMS"
 
-// keyContext is the encryption context of keys. KMS decrypts a key only with the same, logs it, and key policies can
-// demand it.
+// keyContext is the encryption context of keys. KMS decrypts a key only with the same context and logs it, and key
+// policies can require it.
 func keyContext() map[string]string { return map[string]string{"carillon": "secret-key"} }
 
 func kmsService() awsService { return awsService{kmsName, "kms", "KMS", "TrentService"} }
 
-// CreateKey has a key of KMS create a random key of 32 bytes. It returns it encrypted: only DecryptKey tells the key itself.
-// The error is an Error.
+// CreateKey creates a random key of 32 bytes with a key of KMS. It returns the key encrypted; only DecryptKey returns
+// the key itself. The error is an Error.
 func (a AWS) CreateKey(ctx context.Context, arn string, now time.Time) ([]byte, error) {
 	in := struct {
 		KeyID             string `json:"KeyId"`

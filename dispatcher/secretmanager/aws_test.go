@@ -63,7 +63,7 @@ func TestSecretsOfAWSAreReadByNameARNAndVersion(t *testing.T) {
 	}
 }
 
-// Each error of AWS has a kind, and none of its texts comes out: they name accounts and roles.
+// Each error of AWS has a kind, and none of its texts is shown, because they name accounts and roles.
 func TestErrorsOfAWSHaveKinds(t *testing.T) {
 	t.Parallel()
 	const unreachable, throttled, denied, missing, unusable = secretmanager.Unreachable, secretmanager.Throttled, secretmanager.Denied,
@@ -155,7 +155,7 @@ func TestKeysOfKMSDecryptWithTheirKeyOnly(t *testing.T) {
 	}
 }
 
-// endpoints is what the SDK reads from the environment and from files.
+// endpoints stands for the configuration that the SDK reads from the environment and from files.
 type endpoints map[string]string
 
 func (e endpoints) GetServiceBaseEndpoint(_ context.Context, sdkID string) (string, bool, error) {
@@ -163,7 +163,7 @@ func (e endpoints) GetServiceBaseEndpoint(_ context.Context, sdkID string) (stri
 	return url, ok, nil
 }
 
-// dialled notes where requests go.
+// dialled records the hosts of requests.
 type dialled struct{ hosts *[]string }
 
 func (d dialled) Do(r *http.Request) (*http.Response, error) {

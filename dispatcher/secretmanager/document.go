@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Pick returns the text at a key of a secret that is a JSON object; an empty key returns all of it. Dots lead into nested
-// objects, but a name that holds the dots itself comes first. Strings, numbers and booleans are texts. The error is an Error
-// of kind Unusable. Line breaks at the end are removed: files from which secrets are created often have one.
+// Pick returns the text at a key of a secret that is a JSON object; an empty key returns all of it. Dots lead into
+// nested objects, but a name that contains the dots takes precedence. Strings, numbers and booleans are texts. The
+// error is an Error of kind Unusable. Line breaks at the end are removed, because secrets often come from files.
 func Pick(document, key string) (string, error) {
 	text := document
 	if key != "" {
@@ -62,13 +62,13 @@ func scalar(value json.RawMessage) (string, bool) {
 	return text, text != "null" && !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[")
 }
 
-// Kind says why a secret could not be read.
+// Kind is why a secret could not be read.
 type Kind int
 
 // Kinds of errors.
 const (
-	// Unreachable is a manager that does not respond, responds too slowly, or has trouble of its own, or that the node cannot
-	// prove itself to now, because its credentials have expired or its clock is wrong.
+	// Unreachable is a manager that does not respond, responds too slowly, or has an internal error, or that the node
+	// cannot authenticate to now, because its credentials have expired or its clock is wrong.
 	Unreachable Kind = iota
 	// Throttled is a manager that gets too many requests.
 	Throttled
@@ -76,7 +76,7 @@ const (
 	Denied
 	// Missing is a secret, or a version of it, that does not exist or was deleted.
 	Missing
-	// Unusable is a secret that is not what its reference says, or a request that the manager does not understand.
+	// Unusable is a secret that does not fit its reference, or a request that the manager does not understand.
 	Unusable
 )
 
@@ -87,18 +87,18 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Temporary tells whether the secret is likely to be as it was, although it cannot be read now.
+// Temporary reports whether the secret is probably unchanged, although it cannot be read now.
 func (k Kind) Temporary() bool { return k == Unreachable || k == Throttled }
 
 // Error is why a secret could not be read.
 type Error struct {
 	Kind    Kind
 	Manager string // such as AWS Secrets Manager
-	// Code is the manager's own code of the error, or what it responded in our words.
+	// Code is the manager's own code of the error, or our description of its response.
 	Code string
 }
 
-// Error says what the manager did.
+// Error describes the response of the manager.
 func (e *Error) Error() string {
 	what := map[Kind]string{
 		Unreachable: "%s does not respond as it should (%s)",
@@ -110,7 +110,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf(what, e.Manager, e.Code)
 }
 
-// IsTemporary tells whether an error is an Error whose Kind is temporary.
+// IsTemporary reports whether an error is an Error of a temporary Kind.
 func IsTemporary(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind.Temporary()

@@ -23,11 +23,11 @@ import (
 
 const vaultName = "Vault"
 
-// VaultOptions say where Vault is, and how a node logs in to it.
+// VaultOptions have the address of Vault, and the node's login.
 type VaultOptions struct {
 	Address   string // URL, such as https://vault:8200
 	Namespace string // of Vault Enterprise; may be empty
-	// Client makes the requests. It follows no redirect: a request carries a token.
+	// Client makes the requests. It must not follow redirects, because a request carries a token.
 	Client *http.Client
 	// Login has one of the ways to log in: VaultToken, VaultKubernetes or VaultAWS.
 	Login VaultLogin
@@ -35,7 +35,7 @@ type VaultOptions struct {
 
 // VaultLogin logs in to Vault.
 type VaultLogin interface {
-	// login returns what the login route of an auth method is asked, or a token that needs no login.
+	// login returns the request for the login route of an auth method, or a token that needs no login.
 	login(ctx context.Context, role string, now time.Time) (vaultLoginRequest, error)
 }
 
@@ -46,8 +46,8 @@ type vaultLoginRequest struct {
 	body  any
 }
 
-// Vault reads secrets of the engine KV version 2. It keeps one token for each role, and renews it by another login before
-// it ends.
+// Vault reads secrets of the engine KV version 2. It keeps a token for each role, and logs in again before it
+// expires.
 type Vault struct {
 	options VaultOptions
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ type Vault struct {
 // vaultToken is a token until it is replaced.
 type vaultToken struct {
 	text  string
-	until time.Time // zero: it is read again each time
+	until time.Time // zero if it is read again each time
 }
 
 // NewVault returns a client of Vault. It makes no request.
@@ -66,8 +66,8 @@ func NewVault(o VaultOptions) *Vault {
 	return &Vault{options: o, tokens: map[string]vaultToken{}}
 }
 
-// Secret returns the data of a secret as a JSON object. role is what the node logs in as; path is one of the API, such as
-// secret/data/billing; version is a number, and empty for the latest. The error is an Error.
+// Secret returns the data of a secret as a JSON object. role is the role of the login; path is a path of the API,
+// such as secret/data/billing; version is a number, and empty for the latest. The error is an Error.
 func (v *Vault) Secret(ctx context.Context, role, path, version string, now time.Time) (string, error) {
 	token, kept, err := v.token(ctx, role, now)
 	if err != nil {
@@ -76,7 +76,7 @@ func (v *Vault) Secret(ctx context.Context, role, path, version string, now time
 	text, err := v.read(ctx, token, path, version)
 	var refused *Error
 	if kept && errors.As(err, &refused) && refused.Kind == Denied {
-		// The token may have been revoked. A new one tells whether the secret is denied.
+		// The token may have been revoked. A new one shows whether the secret is denied.
 		v.forget(role, token)
 		if token, _, err = v.token(ctx, role, now); err != nil {
 			return "", err
@@ -113,7 +113,7 @@ func (v *Vault) read(ctx context.Context, token, path, version string) (string, 
 	return string(out.Data.Data), nil
 }
 
-// token returns a token of a role. kept tells that it was not created for this call.
+// token returns a token of a role. kept is true if it was not created for this call.
 func (v *Vault) token(ctx context.Context, role string, now time.Time) (text string, kept bool, err error) {
 	v.mu.Lock()
 	known := v.tokens[role]
@@ -128,7 +128,7 @@ func (v *Vault) token(ctx context.Context, role string, now time.Time) (text str
 	var out struct {
 		Auth struct {
 			ClientToken   string `json:"client_token"`
-			LeaseDuration int64  `json:"lease_duration"` // seconds; 0: it does not end
+			LeaseDuration int64  `json:"lease_duration"` // seconds; 0 if it does not expire
 		} `json:"auth"`
 	}
 	if err := v.do(ctx, vaultRequest{method: http.MethodPost, path: "auth/" + asked.mount + "/login", body: asked.body}, &out); err != nil {
@@ -156,7 +156,7 @@ func (v *Vault) forget(role, token string) {
 	}
 }
 
-// loginError says that an error is of a login. A role that does not exist is denied, not missing: the secret may exist.
+// loginError marks an error as one of a login. A missing role is denied, not missing, because the secret may exist.
 func loginError(err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -219,7 +219,7 @@ func (v *Vault) do(ctx context.Context, r vaultRequest, out any) error {
 	return nil
 }
 
-// deletedVersion tells whether a response of status 404 describes a version that was deleted.
+// deletedVersion reports whether a response of status 404 describes a deleted version.
 func deletedVersion(body []byte) bool {
 	var said struct{ Data struct{ Metadata *struct{} } }
 	return json.Unmarshal(body, &said) == nil && said.Data.Metadata != nil
@@ -241,10 +241,10 @@ func vaultErrorKind(status int) Kind {
 	return Unusable
 }
 
-// VaultToken logs in with a token that something else renews, such as Vault Agent.
+// VaultToken logs in with a token that another program renews, such as Vault Agent.
 type VaultToken struct {
 	Token string
-	// File holds the token instead. It is read for each request, so that a renewed token is used at once.
+	// File contains the token instead. It is read for each request, so that a renewed token is used at once.
 	File string
 }
 
@@ -256,7 +256,7 @@ func (t VaultToken) login(context.Context, string, time.Time) (vaultLoginRequest
 	return vaultLoginRequest{token: text}, err
 }
 
-// readToken reads a token from a file. The file may be replaced at the moment, so an error may be over soon.
+// readToken reads a token from a file. The file may be in the course of a replacement, so an error may be temporary.
 func readToken(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if token := strings.TrimSpace(string(text)); err == nil && token != "" {
@@ -276,10 +276,10 @@ func (k VaultKubernetes) login(_ context.Context, role string, _ time.Time) (vau
 	return vaultLoginRequest{mount: k.Mount, body: map[string]string{"role": role, "jwt": token}}, err
 }
 
-// VaultAWS logs in with AWS credentials (auth method aws, type iam): it signs a request to STS that Vault sends in its turn.
+// VaultAWS logs in with AWS credentials (auth method aws, type iam): it signs a request to STS that Vault then sends.
 type VaultAWS struct {
 	Mount string // of the auth method; usually aws
-	// ServerID is the value of X-Vault-AWS-IAM-Server-ID that Vault may demand; may be empty.
+	// ServerID is the value of X-Vault-AWS-IAM-Server-ID, which Vault may require; may be empty.
 	ServerID string
 	// Config returns credentials and the region.
 	Config func(context.Context) (aws.Config, error)
@@ -295,7 +295,7 @@ func (a VaultAWS) login(ctx context.Context, role string, now time.Time) (vaultL
 	if err != nil {
 		return vaultLoginRequest{}, credentialsError(service, err)
 	}
-	// Without a region this is the global endpoint, whose signatures are of us-east-1.
+	// Without a region this is the global endpoint, with signatures for us-east-1.
 	address, region := "https://sts.amazonaws.com/", "us-east-1"
 	if config.Region != "" {
 		address, region = NewAWS(config, "").regional(service), config.Region

@@ -107,7 +107,7 @@ func logins(t *testing.T) map[string]secretmanager.VaultLogin {
 	}
 }
 
-// A role logs in once until its token is about to end or was revoked, and each role has a token of its own.
+// A role logs in once until its token is about to expire or was revoked, and each role has a token of its own.
 func TestRolesLogInToVaultOnce(t *testing.T) {
 	t.Parallel()
 	for name, login := range logins(t) {

@@ -68,7 +68,7 @@ func TestCompareNamesWhatDiffersInAlerts(t *testing.T) {
 	dir, _ := written(t, watched())
 	server := watched()
 	until := time.Now()
-	server.Alerts[0].Muted, server.Alerts[0].Firing = &alert.Mute{Until: &until}, 3 // neither is declared
+	server.Alerts[0].Muted, server.Alerts[0].Firing = &alert.Mute{Until: &until}, 3 // files declare neither
 	server.Alerts[0].Failure.After, server.Alerts[0].LateAfter = 4, 0
 	server.Alerts[0].Mutes = server.Alerts[0].Mutes[:1]
 	server.Alerts[1].Destination.Webhook.Format = "carillon"
@@ -89,7 +89,7 @@ func TestCompareNamesWhatDiffersInAlerts(t *testing.T) {
 	}
 }
 
-// What is wrong is told at its line, and what depends on values that are not known is not judged.
+// Problems are reported at their line, and values that depend on unknown ones are not judged.
 func TestLintKnowsTheRulesOfAlerts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Change says how files and server differ about an app, a calendar, an endpoint group, an alert or a job.
+// Change is how files and server differ about an app, a calendar, an endpoint group, an alert or a job.
 type Change string
 
 // The changes.
@@ -22,33 +22,33 @@ const (
 	OnlyInFiles  Change = "only_in_files"
 	OnlyOnServer Change = "only_on_server"
 	Changed      Change = "changed"
-	NotCompared  Change = "not_compared" // the files do not fix its name
+	NotCompared  Change = "not_compared" // the files do not determine its name
 )
 
-// Difference is an app, a calendar, an endpoint group, an alert or a job about which files and server disagree.
+// Difference is an app, a calendar, an endpoint group, an alert or a job that differs between files and server.
 type Difference struct {
 	Change Change `json:"change"`
 	// Type is the type of the resource.
 	Type string `json:"type"`
-	// Name is that of the app, and after a slash that of the calendar, group, alert or job; empty if the files do not fix it.
+	// Name is the name of the app, and after a slash that of the calendar, group, alert or job; empty if it is unknown.
 	Name string `json:"name"`
-	// Resource, File and Line say where it is declared, if it is.
+	// Resource, File and Line are where it is declared, if it is.
 	Resource string `json:"resource,omitempty"`
 	File     string `json:"file,omitempty"`
 	Line     int    `json:"line,omitempty"`
-	// Attributes are those that differ.
+	// Attributes are the attributes that differ.
 	Attributes []AttributeDifference `json:"attributes,omitempty"`
 }
 
-// AttributeDifference is one value; nil stands for none.
+// AttributeDifference is one value; nil means none.
 type AttributeDifference struct {
-	// Path is how the files call it, such as trigger["berlin"].expression.
+	// Path is its name in the files, such as trigger["berlin"].expression.
 	Path   string `json:"path"`
 	Server any    `json:"server"`
 	Files  any    `json:"files"`
 }
 
-// Apps returns the names of the apps that the module speaks of, as far as they are known.
+// Apps returns the known names of the apps in the module.
 func (m *Module) Apps() []string {
 	all := map[string]bool{}
 	for _, r := range m.Resources {
@@ -80,7 +80,7 @@ func onServer(server map[string]Content) map[string]any {
 	return there
 }
 
-// defaults returns the defaults of the jobs of each app. Those of the files are in force when the files are applied.
+// defaults returns the defaults for jobs of each app. Those of the files win: they hold after terraform apply.
 func (m *Module) defaults(server map[string]Content) (map[string]*dispatcher.JobDefaults, error) {
 	defaults := map[string]*dispatcher.JobDefaults{}
 	for name, content := range server {
@@ -98,8 +98,8 @@ func (m *Module) defaults(server map[string]Content) (map[string]*dispatcher.Job
 	return defaults, nil
 }
 
-// Compare returns the differences between a module and what a server has of its apps, by name; an app that is missing
-// there has no content. Values that the files do not fix are not compared.
+// Compare returns the differences between a module and its apps on a server, by name; a missing app has no content.
+// Values that are unknown in the files are not compared.
 func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 	there := onServer(server)
 	defaults, err := m.defaults(server)
@@ -147,7 +147,7 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 	return found, nil
 }
 
-// compare returns the differences between a resource and the object of the server. defaults are those of its app.
+// compare returns the differences between a resource and the object of the server, with the defaults of its app.
 func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]AttributeDifference, error) {
 	var declared any
 	var err error
@@ -178,7 +178,7 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		var job dispatcher.Job
 		job, err = jobOf(r, defaults)
 		object.Labels = maps.Clone(object.Labels)
-		maps.DeleteFunc(object.Labels, func(name, _ string) bool { // default_labels of the provider, which may be declared elsewhere
+		maps.DeleteFunc(object.Labels, func(name, _ string) bool { // default_labels, maybe of another provider
 			_, here := job.Labels[name]
 			return !here
 		})
@@ -207,7 +207,7 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 // comparison collects differences.
 type comparison struct{ found []AttributeDifference }
 
-// block compares what two blocks hold. at is the block of the files; nil: it is left out there.
+// block compares the contents of two blocks. at is the block of the files; nil if it is left out there.
 func (c *comparison) block(schema Schema, files, server map[string]any, at *node, path string) {
 	for _, name := range schema.names() {
 		a, key := schema[name], field(name)
@@ -238,7 +238,7 @@ func (c *comparison) block(schema Schema, files, server map[string]any, at *node
 	}
 }
 
-// single compares two blocks of which one may be missing.
+// single compares two blocks; one may be missing.
 func (c *comparison) single(schema Schema, files, server any, at *node, path string) {
 	x, inFiles := files.(map[string]any)
 	y, onServer := server.(map[string]any)
@@ -253,7 +253,7 @@ func (c *comparison) single(schema Schema, files, server any, at *node, path str
 	}
 }
 
-// declarable returns what a user can write of a block, without what is empty.
+// declarable returns the values of a block that a user can write, without empty ones.
 func declarable(schema Schema, tree map[string]any) map[string]any {
 	all := map[string]any{}
 	for _, name := range schema.names() {
@@ -311,7 +311,7 @@ func (c *comparison) value(files, server any, at *node, path string) {
 	c.found = append(c.found, AttributeDifference{Path: path, Server: server, Files: files})
 }
 
-// renamedFromOf returns the former names that a job says of its triggers, as far as they are known.
+// renamedFromOf returns the known former names of triggers in a job.
 func renamedFromOf(r *Resource) dispatcher.RenamedFrom {
 	all := dispatcher.RenamedFrom{}
 	for name, t := range r.root.part("triggers").all() {
@@ -322,8 +322,8 @@ func renamedFromOf(r *Resource) dispatcher.RenamedFrom {
 	return all
 }
 
-// rename gives the triggers of a job of the server the names that the files give them, and returns these as differences.
-// Without a state, nobody knows whether a swap of names has been done. So what has its name on the server has been renamed.
+// rename gives the triggers of a job of the server their names in the files, and returns these as differences. It
+// cannot know whether a swap of names was done, so a trigger with its name on the server counts as renamed.
 func (r *Resource) rename(job *dispatcher.Job) []AttributeDifference {
 	from := renamedFromOf(r)
 	done := dispatcher.RenamedFrom{}
@@ -332,7 +332,7 @@ func (r *Resource) rename(job *dispatcher.Job) []AttributeDifference {
 			done[name] = old
 		}
 	}
-	if len(done) < len(from) { // as in a chain, where a name is freed and taken at once
+	if len(done) < len(from) { // as in a chain, where a name becomes free and is taken at once
 		done = nil
 	}
 	names, err := from.Pending(done, *job)

@@ -1,11 +1,11 @@
 // Package tfconfig reads and writes Terraform files with the resources carillon_app, carillon_calendar,
 // carillon_endpoint_group, carillon_alert and carillon_job, without Terraform and without a server.
 //
-// A directory is read as Terraform reads a module. What its files fix is evaluated: literals, locals,
-// defaults of variables, for_each and count over such values, and functions that need nothing but their
-// arguments. Everything else is unknown, and nothing is said about it: a problem is only reported where
-// every value that it depends on is known.
+// A directory is read as Terraform reads a module. Values that its files determine are evaluated: literals, locals,
+// defaults of variables, for_each and count over such values, and functions that need only their arguments.
+// Everything else is unknown, and not judged: a problem is only reported where every value that it depends on is
+// known.
 //
-// Which attributes and blocks a resource has is in schema.json. A test of the provider writes that file
-// from the provider's schema and fails if the two differ, because this package cannot import the provider.
+// schema.json has the attributes and blocks of each resource. A test of the provider writes that file from the
+// provider's schema and fails if the two differ, because this package cannot import the provider.
 package tfconfig

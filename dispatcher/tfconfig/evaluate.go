@@ -18,17 +18,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// scope is what expressions may refer to, by the first part of a reference.
+// scope has the values that expressions may refer to, by the first part of a reference.
 type scope map[string]cty.Value
 
-// with returns a scope that has one more name.
+// with returns a scope with one more name.
 func (s scope) with(name string, value cty.Value) scope {
 	inner := maps.Clone(s)
 	inner[name] = value
 	return inner
 }
 
-// value evaluates an expression. What cannot be evaluated here is unknown: references to other things,
+// value evaluates an expression. Values that cannot be evaluated here are unknown: references to other things,
 // functions that read files, and mistakes, which terraform validate reports.
 func (s scope) value(expr hcl.Expression) cty.Value {
 	names := maps.Clone(s)
@@ -71,7 +71,7 @@ func evaluateLocals(outer scope, locals map[string]hcl.Expression) cty.Value {
 	return object(done)
 }
 
-// at returns a step of a reference, nil if it has fewer.
+// at returns a step of a reference, or nil if it has fewer.
 func at(reference hcl.Traversal, n int) hcl.Traverser {
 	if n < len(reference) {
 		return reference[n]
@@ -87,7 +87,7 @@ func object(attributes map[string]cty.Value) cty.Value {
 	return cty.ObjectVal(attributes)
 }
 
-// functions are those of Terraform that need nothing but their arguments.
+// functions are the functions of Terraform that need only their arguments.
 var functions = map[string]function.Function{
 	"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc, "chunklist": stdlib.ChunklistFunc,
 	"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
@@ -108,10 +108,10 @@ var functions = map[string]function.Function{
 	"tonumber": stdlib.MakeToFunc(cty.Number), "tobool": stdlib.MakeToFunc(cty.Bool),
 }
 
-// appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
+// appDefaults is the prefix of attributes of an app that are, without it, the app's defaults in the API.
 const appDefaults = "default_"
 
-// withDefaults gives an app the part that it has in the API, with the same nodes.
+// withDefaults gives an app the part defaults as in the API, with the same nodes.
 func withDefaults(root *node) *node {
 	defaults := map[string]*node{}
 	for name, part := range root.parts {
@@ -125,12 +125,12 @@ func withDefaults(root *node) *node {
 	return root
 }
 
-// appOf returns the app that a resource declares. What is unknown has its default.
+// appOf returns the app that a resource declares. Unknown values have their defaults.
 func appOf(r *Resource) (access.App, error) {
 	app := standard[access.App]()
 	if defaults := r.root.part("defaults"); defaults != nil {
 		app.Defaults = &dispatcher.JobDefaults{}
-		if defaults.part("retry") != nil { // what a given policy leaves out has its default
+		if defaults.part("retry") != nil { // values that a given policy leaves out have their defaults
 			app.Defaults.Retry = new(standard[run.Retry]())
 		}
 	}
@@ -161,7 +161,7 @@ func alertOf(r *Resource) (alert.Alert, error) {
 	if r.root.part("failure") != nil {
 		a.Failure = new(standard[alert.Failures]())
 	}
-	if r.root.part("retry") != nil { // what a given policy leaves out has the default of any policy
+	if r.root.part("retry") != nil { // values that a given policy leaves out have the defaults of any policy
 		a.Retry.SetDefaults()
 	}
 	if r.root.part("destination").part("webhook") != nil {
@@ -173,7 +173,7 @@ func alertOf(r *Resource) (alert.Alert, error) {
 	return a, decode(r.root.json(), &a)
 }
 
-// utc stands for a time zone that is unknown: without any, a local instant in an expression would be wrong.
+// utc stands for an unknown time zone, because without a zone a local instant in an expression would be wrong.
 const utc = "UTC"
 
 // jobOf returns the job that a resource declares, with the defaults of its app, which may be nil.
@@ -218,7 +218,7 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	return job, nil
 }
 
-// targetDefaults returns the target that the JSON of one is decoded into.
+// targetDefaults returns the target that the JSON of a target is decoded into.
 func targetDefaults(given any) target.Target {
 	all, _ := given.(map[string]any)
 	var to target.Target

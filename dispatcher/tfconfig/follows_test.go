@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
-// chain is an app whose jobs follow one another, as a server has it.
+// chain is an app with jobs that follow one another, as a server has it.
 func chain(t *testing.T) tfconfig.Content {
 	t.Helper()
 	var app access.App
@@ -89,7 +89,7 @@ func TestLintKnowsTheRulesOfFollows(t *testing.T) {
 	golden(t, filepath.Join("testdata", "lint_follows", "problems.txt"), lint(t, filepath.Join("testdata", "lint_follows")))
 }
 
-// What depends on values that are not known is not judged.
+// Values that depend on unknown ones are not judged.
 func TestLintOfFollowsLeavesOutWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	resource := func(label, name, follows string) string {

@@ -124,7 +124,7 @@ func TestLintKnowsTheRulesOfGroups(t *testing.T) {
 	golden(t, filepath.Join("testdata", "lint_groups", "problems.txt"), lint(t, filepath.Join("testdata", "lint_groups")))
 }
 
-// What depends on values that are not known is not judged.
+// Values that depend on unknown ones are not judged.
 func TestLintOfGroupsLeavesOutWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -174,7 +174,7 @@ resource "carillon_endpoint_group" "g" {
 	}
 }
 
-// What client_auth needs is known when it is.
+// The requirements of client_auth are known only if it is known.
 func TestLintLeavesOutCredentialsOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	for of, want := range map[string]string{

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Lint returns everything wrong with a module, in the order of its files: how it is written, and what the API
-// would refuse or warn of at now.
+// Lint returns everything wrong with a module, in the order of its files: problems of its syntax, and things that the
+// API would refuse or warn of at now.
 func (m *Module) Lint(now time.Time) []Problem {
 	l := linter{found: Module{Problems: slices.Clone(m.Problems)}, now: now,
 		apps: map[string]access.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
@@ -50,14 +50,14 @@ func (m *Module) Lint(now time.Time) []Problem {
 	return found
 }
 
-// linter knows what has been declared so far.
+// linter has the declarations so far.
 type linter struct {
 	found     Module
 	now       time.Time
 	apps      map[string]access.App
-	calendars map[string][]dispatcher.Calendar // by app, those of which everything is known
+	calendars map[string][]dispatcher.Calendar // by app, those that are fully known
 	named     map[string]*Resource
-	// unnamedGroups tells that the names of some groups are not known.
+	// unnamedGroups is true if the names of some groups are unknown.
 	unnamedGroups bool
 }
 
@@ -77,7 +77,7 @@ func (l *linter) duplicate(r *Resource) {
 	l.named[key] = r
 }
 
-// report adds the problems that depend only on values that are known.
+// report adds the problems that depend only on known values.
 func (l *linter) report(r *Resource, warning bool, err error) {
 	var problems input.Problems
 	problems.AddError("", err)
@@ -117,7 +117,7 @@ func (l *linter) calendar(r *Resource) error {
 	return nil
 }
 
-// bases checks calendars together with those that they build on.
+// bases checks calendars together with their bases.
 func (l *linter) bases(m *Module) {
 	for _, r := range m.Resources {
 		if r.Type != CalendarType || !r.root.allKnown() {
@@ -129,7 +129,7 @@ func (l *linter) bases(m *Module) {
 	}
 }
 
-// calendarsOf returns the calendars of an app. Those that are not declared here, but named, exclude nothing.
+// calendarsOf returns the calendars of an app. Named calendars that are not declared here exclude nothing.
 func (l *linter) calendarsOf(app string, triggers map[string]dispatcher.Trigger) dispatcher.Calendars {
 	all := slices.Clone(l.calendars[app])
 	declared := map[string]bool{}
@@ -182,7 +182,7 @@ func (l *linter) alert(r *Resource) error {
 	return nil
 }
 
-// boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
+// boundsOf returns the bounds of an app; nil if they are not declared here, or not fully known.
 func (l *linter) boundsOf(name string) *target.Bounds {
 	app, declared := l.apps[name]
 	if !declared || app.Bounds == nil || !l.named[AppType+"/"+name+"/"+name].root.part("bounds").allKnown() {
@@ -203,7 +203,7 @@ func (l *linter) job(r *Resource) error {
 	l.report(r, false, job.Validate())
 	l.report(r, false, job.CheckCost(calendars, l.now))
 	l.report(r, false, renamedFromOf(r).Check(job.Triggers))
-	// An app of another module, or an app or a default that is not known, may have a default_timezone.
+	// An app of another module, or an unknown app or default, may have a default_timezone.
 	if elsewhere := !declared || l.named[AppType+"/"+name+"/"+name].root.part("defaults").part("timezone").isUnknown(); known {
 		l.report(r, elsewhere, job.CheckTimezones())
 	}
@@ -212,20 +212,20 @@ func (l *linter) job(r *Resource) error {
 	}
 	group, given := r.root.part("target").part("group").part("name").text()
 	if declared && given && group != "" && !l.unnamedGroups && l.named[GroupType+"/"+job.App+"/"+group] == nil {
-		// It may be there anyway: another module may have it.
+		// Another module may have it.
 		l.report(r, true, input.Problems{{Path: "/target/group/name", Code: input.CodeGroupUnknown, Message: "no file declares group " +
 			input.Echo(group) + " of app " + job.App + "; declare it, or check the name"}})
 	}
 	for name := range job.Triggers {
 		if !r.root.part("triggers").part(name).allKnown() {
-			delete(job.Triggers, name) // its warnings are about all of it together
+			delete(job.Triggers, name) // its warnings are about the whole trigger
 		}
 	}
 	l.report(r, true, input.Problems(job.Warn(calendars)).Err())
 	return nil
 }
 
-// needs are the values next to another one that decide whether that is right.
+// needs are the neighboring values that decide whether a value is right.
 var needs = map[string][]string{
 	"expression":      {"dialect", "start_at", "end_at", "repeat_count", "gap", "overlap", "calendar", "on_excluded"},
 	"timezone":        {"expression", "dialect"},
@@ -268,7 +268,7 @@ var needs = map[string][]string{
 	"hash_key":        {"strategy"},
 }
 
-// decidedElsewhere tells whether a problem at a pointer may be none, because a value that it is about is unknown.
+// decidedElsewhere reports whether a problem at a pointer is uncertain, because a value that it depends on is unknown.
 func (r *Resource) decidedElsewhere(pointer string) bool {
 	way := r.root.follow(pointer)
 	tokens := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
@@ -295,7 +295,7 @@ type follower struct {
 	pointer string // in the job that names it
 }
 
-// followersOf returns the jobs that follow a job, as far as their names are known, in the order of the file.
+// followersOf returns the known names of jobs that follow a job, in the order of the file.
 func followersOf(r *Resource) []follower {
 	var all []follower
 	for _, event := range run.FollowEvents {
@@ -312,16 +312,16 @@ func followersOf(r *Resource) []follower {
 	return all
 }
 
-// declaredJobs are the jobs of a module by app and name, and the apps of which it has all jobs.
+// declaredJobs are the jobs of a module by app and name, and the apps that it has all jobs of.
 type declaredJobs struct {
 	jobs map[string]map[string]*Resource
 	all  map[string]bool
 }
 
-// jobsOf returns the jobs of a module. Another module, or a name that is not known, may have those of an app that is not in all.
+// jobsOf returns the jobs of a module. An app that is not in all may have others, elsewhere or with unknown names.
 func (l *linter) jobsOf(m *Module) declaredJobs {
 	d := declaredJobs{map[string]map[string]*Resource{}, map[string]bool{}}
-	unnamed := map[string]bool{} // apps with jobs whose names are not known
+	unnamed := map[string]bool{} // apps with jobs of unknown names
 	anyApp := false
 	for _, r := range m.Resources {
 		if r.Type != JobType {
@@ -387,12 +387,12 @@ func (l *linter) watches(m *Module) {
 	}
 }
 
-// circles reports jobs of an app that would follow one another in a circle: one of each circle, until there is none.
+// circles reports jobs of an app that would follow one another in a circle, one for each circle.
 func (l *linter) circles(app string, jobs map[string]*Resource) {
 	graph := map[string][]string{}
 	for name, r := range jobs {
 		for _, one := range followersOf(r) {
-			if one.name != name { // Validate says so
+			if one.name != name { // Validate reports it
 				graph[name] = append(graph[name], one.name)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // update writes the golden files instead of comparing them.
 var update = flag.Bool("update", false, "write the golden files of testdata")
 
-// now is when the modules of these tests are judged.
+// now is the time at which these tests lint modules.
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // golden compares a text with a file of testdata.
@@ -37,7 +37,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// lint returns what is wrong with a directory, a problem a line.
+// lint returns the problems of a directory, one in each line.
 func lint(t *testing.T, dir string) string {
 	t.Helper()
 	module, err := tfconfig.Load(dir)

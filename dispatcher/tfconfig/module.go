@@ -14,18 +14,18 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Module is the resources of Carillon in one directory, and what is wrong with how they are written.
+// Module has the resources of Carillon in one directory, and the problems of their syntax.
 type Module struct {
 	Resources []*Resource
 	Problems  []Problem
 }
 
-// Problem is something wrong in a file.
+// Problem is a problem in a file.
 type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// Warning is set for what is allowed but probably a mistake.
+	// Warning is true if it is allowed but probably a mistake.
 	Warning bool `json:"warning"`
 	// Code is one of the codes of this package, or of the API.
 	Code string `json:"code"`
@@ -34,7 +34,7 @@ type Problem struct {
 	Message  string `json:"message"`
 }
 
-// Codes of problems with how files are written. All others are those of the API.
+// Codes of syntax problems. All other codes are those of the API.
 const (
 	CodeSyntax   = "hcl_syntax"    // not HCL
 	CodeForm     = "hcl_form"      // an attribute is written as a block or the other way round
@@ -45,8 +45,8 @@ const (
 	CodeNotRead  = "hcl_not_read"  // a file in another syntax
 )
 
-// Load reads the files of one directory. The error is about reading them; what is wrong in them is in the
-// module. The paths in it begin with dir.
+// Load reads the files of one directory. The error is about reading them; their problems are in the module. Paths in
+// the module begin with dir.
 func Load(dir string) (*Module, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -84,8 +84,8 @@ func Load(dir string) (*Module, error) {
 	return l.module, nil
 }
 
-// Directories returns dir and the directories below it that hold Terraform files, without hidden ones: the
-// working directory of Terraform is one of these.
+// Directories returns dir and the directories below it that contain Terraform files, without hidden ones, such as the
+// working directory of Terraform.
 func Directories(dir string) ([]string, error) {
 	found := map[string]bool{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -102,7 +102,7 @@ func Directories(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// loader collects what the files of a module declare.
+// loader collects the declarations in the files of a module.
 type loader struct {
 	module    *Module
 	variables map[string]cty.Value
@@ -119,7 +119,7 @@ func (m *Module) add(resource string, problem Problem) {
 	m.Problems = append(m.Problems, problem)
 }
 
-// diagnostics reports what HCL says of a file.
+// diagnostics reports the diagnostics of HCL for a file.
 func (l *loader) diagnostics(path string, diags hcl.Diagnostics) {
 	for _, d := range diags.Errs() {
 		one, ok := d.(*hcl.Diagnostic) //nolint:errorlint // Errs returns nothing else
@@ -158,7 +158,7 @@ func (l *loader) file(path string, text []byte) {
 	}
 }
 
-// values reads the files whose values Terraform takes by itself: terraform.tfvars, then the others by name.
+// values reads the files with values that Terraform loads automatically: terraform.tfvars, then the others by name.
 func (l *loader) values(files map[string][]byte) {
 	paths := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
 		first := func(path string) string { return strings.Replace(filepath.Base(path), "terraform.tfvars", "", 1) }

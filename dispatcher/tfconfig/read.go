@@ -28,7 +28,7 @@ func (r reader) add(at hcl.Range, code, format string, args ...any) {
 	r.module.add(r.resource, problemAt(at, code, format, args...))
 }
 
-// block reads what a block holds into its node, whose parts get the API's names.
+// block reads the contents of a block into its node. Its parts get the API's names.
 func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 	n.parts = map[string]*node{}
 	for _, given := range slices.SortedFunc(maps.Values(body.Attributes), func(a, b *hclsyntax.Attribute) int {
@@ -61,7 +61,7 @@ func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 	return n
 }
 
-// unknown reports a name that the schema lacks. What was meant by it is unknown.
+// unknown reports a name that the schema lacks. The attribute that was probably meant becomes unknown.
 func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 	n.parts[name] = &node{at: at, name: name, unknown: true}
 	for other, its := range fields { // the names that blocks had when they were attributes, and have in the API
@@ -70,7 +70,7 @@ func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 			return
 		}
 	}
-	for _, meant := range schema.names() { // what was probably meant is not missing
+	for _, meant := range schema.names() { // the probably meant one is not missing
 		if n.parts[field(meant)] == nil && input.DidYouMean(name, []string{meant}) != "" {
 			n.parts[field(meant)] = &node{at: at, name: meant, unknown: true}
 		}
@@ -78,7 +78,7 @@ func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 	r.add(at, CodeUnknown, "%s has no %s%s", n.kind, input.Echo(name), input.DidYouMean(name, schema.names()))
 }
 
-// blockForm says how a block is written.
+// blockForm returns the syntax of a block.
 func blockForm(name string, a Attribute) string {
 	switch a.Kind {
 	case Labelled:
@@ -89,7 +89,7 @@ func blockForm(name string, a Attribute) string {
 	return fmt.Sprintf("%s is a block: write %s { … }, without =", name, name)
 }
 
-// notAttributes are blocks of every resource that say nothing about the resource itself.
+// notAttributes are blocks of every resource that are not about the resource itself.
 var notAttributes = []string{"lifecycle", "connection", "provisioner"}
 
 // nested reads a block inside of n.
@@ -138,7 +138,7 @@ func (r reader) put(n, one *node, body *hclsyntax.Body, a Attribute) {
 		all.list = append(all.list, r.block(one, body, a.Attributes))
 		return
 	}
-	if all.unknown { // with a dynamic block before, whose elements are
+	if all.unknown { // after a dynamic block with unknown elements
 		r.block(one, body, a.Attributes)
 		return
 	}
@@ -159,7 +159,7 @@ func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema) {
 		r.unknown(n, given.LabelRanges[0], name, schema)
 		return
 	case content < 0 || given.Body.Attributes["for_each"] == nil:
-		return // terraform validate says so
+		return // terraform validate reports it
 	}
 	body, iterator := given.Body.Blocks[content].Body, name
 	if attribute := given.Body.Attributes["iterator"]; attribute != nil {
@@ -167,7 +167,7 @@ func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema) {
 	}
 	elements, ok := elementsOf(r.scope.value(given.Body.Attributes["for_each"].Expr))
 	if !ok {
-		// Misspelt names are found all the same. What the blocks hold is not known.
+		// Misspelt names are found all the same. The contents of the blocks are unknown.
 		r.scope = r.scope.with(iterator, cty.DynamicVal)
 		r.put(&node{parts: map[string]*node{}}, &node{at: given.DefRange(), kind: name}, body, a)
 		n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
@@ -199,10 +199,10 @@ func labelOf(body *hclsyntax.Body, s scope) (label string, ok bool) {
 	return labels[0].value.AsString(), true
 }
 
-// element is one of what for_each goes through.
+// element is one element of a for_each.
 type element struct{ key, value cty.Value }
 
-// elementsOf returns the elements of a collection; ok is false if they are not known.
+// elementsOf returns the elements of a collection; ok is false if they are unknown.
 func elementsOf(of cty.Value) (all []element, ok bool) {
 	if !of.IsKnown() || of.IsNull() || !of.CanIterateElements() {
 		return nil, false
@@ -219,7 +219,7 @@ func elementsOf(of cty.Value) (all []element, ok bool) {
 	return all, true
 }
 
-// attribute reads an attribute; nil: it is null, which is the same as left out.
+// attribute reads an attribute; nil if it is null, which is the same as left out.
 func (r reader) attribute(given *hclsyntax.Attribute, a Attribute) *node {
 	n := &node{at: given.Expr.Range(), name: given.Name}
 	value := r.scope.value(given.Expr)
@@ -237,7 +237,7 @@ func (r reader) attribute(given *hclsyntax.Attribute, a Attribute) *node {
 	return n
 }
 
-// textMap reads a map of texts, in which each may be unknown.
+// textMap reads a map of texts, each of which may be unknown.
 func (r reader) textMap(n *node, given *hclsyntax.Attribute, value cty.Value) {
 	if !value.IsKnown() {
 		n.unknown = true
@@ -288,7 +288,7 @@ func (r reader) list(n *node, given *hclsyntax.Attribute, value cty.Value, kind 
 		n.list = append(n.list, part)
 		r.scalar(part, map[Kind]Kind{Texts: Text, Numbers: Number, Durations: Length}[kind], element)
 	}
-	n.unknown = !n.allKnown() // an unknown element may change what the others mean
+	n.unknown = !n.allKnown() // an unknown element may change the meaning of the others
 }
 
 func (r reader) wrongType(n *node, name, want string) {
@@ -296,7 +296,7 @@ func (r reader) wrongType(n *node, name, want string) {
 	r.add(n.at, CodeType, "%s is not %s", name, want)
 }
 
-// scalar reads one value. What is wrong with it is reported, and it is unknown from then on.
+// scalar reads one value. A wrong value is reported, and unknown from then on.
 func (r reader) scalar(n *node, kind Kind, value cty.Value) {
 	if !value.IsKnown() {
 		n.unknown = true
@@ -333,7 +333,7 @@ func (r reader) scalar(n *node, kind Kind, value cty.Value) {
 	}
 }
 
-// textOf checks a text that has a form of its own.
+// textOf checks a text that must have a certain form.
 func (r reader) textOf(n *node, kind Kind, text string) {
 	var err error
 	n.value = text

@@ -18,7 +18,7 @@ import (
 type Resource struct {
 	// Type is one of the types of this package.
 	Type string
-	// Address is how Terraform calls it, such as carillon_job.nightly["eu"].
+	// Address is its name in Terraform, such as carillon_job.nightly["eu"].
 	Address string
 
 	at   hcl.Range
@@ -42,7 +42,7 @@ func (r *Resource) app() (string, bool) {
 	return r.root.part("app").text()
 }
 
-// resources evaluates all resources. Their names are known first, so that references to them are.
+// resources evaluates all resources. It evaluates their names first, so that references to them are known.
 func (l *loader) resources() {
 	slices.SortFunc(l.blocks, func(a, b *hclsyntax.Block) int {
 		x, y := a.DefRange(), b.DefRange()
@@ -61,7 +61,7 @@ func (l *loader) resources() {
 	l.module.Problems = unique(l.module.Problems)
 }
 
-// unique removes what is said of each instance of a resource alike.
+// unique removes repeated problems of the instances of a resource.
 func unique(problems []Problem) []Problem {
 	type place struct {
 		file, code, message string
@@ -76,7 +76,7 @@ func unique(problems []Problem) []Problem {
 	})
 }
 
-// references returns what references to resources of Carillon evaluate to: their names and apps.
+// references returns the values of references to resources of Carillon: their names and apps.
 func references(blocks []*hclsyntax.Block, s scope) scope {
 	byType := map[string]map[string]cty.Value{}
 	for _, block := range blocks {
@@ -93,7 +93,7 @@ func references(blocks []*hclsyntax.Block, s scope) scope {
 	return found
 }
 
-// reference returns what a reference to one resource evaluates to.
+// reference returns the value of a reference to one resource.
 func reference(block *hclsyntax.Block, s scope) cty.Value {
 	instances, keyed, ok := instancesOf(block.Body, s)
 	if !ok {
@@ -125,15 +125,15 @@ func reference(block *hclsyntax.Block, s scope) cty.Value {
 	return object(all)
 }
 
-// instance is one of what count or for_each makes of a resource.
+// instance is one instance of a resource, from count or for_each.
 type instance struct {
 	key    string // of for_each
 	suffix string // of the address
 	scope  scope
 }
 
-// instancesOf returns the instances of a resource, and whether they are made by "count" or "for_each"; ok is
-// false if they depend on values that are not known.
+// instancesOf returns the instances of a resource, and whether they come from "count" or "for_each"; ok is false if
+// they depend on unknown values.
 func instancesOf(body *hclsyntax.Body, s scope) (all []instance, by string, ok bool) {
 	if count := body.Attributes["count"]; count != nil {
 		value := s.value(count.Expr)
@@ -141,7 +141,7 @@ func instancesOf(body *hclsyntax.Body, s scope) (all []instance, by string, ok b
 			return nil, "count", false
 		}
 		n, _ := value.AsBigFloat().Int64()
-		const most = 10_000 // nobody writes more; without a bound, a mistake would take all memory
+		const most = 10_000 // real modules have fewer; without a bound, a mistake would take all memory
 		for i := range min(n, most) {
 			index := cty.ObjectVal(map[string]cty.Value{"index": cty.NumberIntVal(i)})
 			all = append(all, instance{suffix: fmt.Sprintf("[%d]", i), scope: s.with("count", index)})
@@ -194,7 +194,7 @@ func (l *loader) resource(block *hclsyntax.Block, s scope) {
 	}
 }
 
-// Kind is how something in a resource is written.
+// Kind is the syntax of a part of a resource.
 type Kind string
 
 // The kinds. Those up to Labelled are attributes, the others are blocks.
@@ -219,13 +219,13 @@ const (
 type Attribute struct {
 	Kind     Kind `json:"kind"`
 	Required bool `json:"required,omitempty"`
-	// ReadOnly is set for what only the server sets.
+	// ReadOnly is true if only the server sets it.
 	ReadOnly bool `json:"read_only,omitempty"`
-	// Attributes are those of a block.
+	// Attributes are the attributes of a block.
 	Attributes Schema `json:"attributes,omitempty"`
 }
 
-// Schema is what a resource or a block may hold, by name.
+// Schema has the attributes and blocks of a resource or a block, by name.
 type Schema map[string]Attribute
 
 // The types of resources that this package knows.

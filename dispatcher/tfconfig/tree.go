@@ -43,7 +43,7 @@ func treeOf(object any) (map[string]any, error) {
 	return all, err
 }
 
-// flattenDefaults gives the defaults of an app the names that they have in files.
+// flattenDefaults gives the defaults of an app their names in files.
 func flattenDefaults(tree map[string]any) map[string]any {
 	defaults, _ := tree["defaults"].(map[string]any)
 	for name, value := range defaults {
@@ -52,18 +52,18 @@ func flattenDefaults(tree map[string]any) map[string]any {
 	return tree
 }
 
-// resolve writes out what the API recognises in an expression, so that two ways to write a trigger compare.
+// resolve fills in what the API recognises in an expression, so that two notations of a trigger compare as equal.
 func resolve(t *dispatcher.Trigger, identity string) {
 	parsed, err := t.Parse(identity, time.Time{}, nil)
 	if err != nil {
-		return // the API refuses it, and lint says so
+		return // the API refuses it, and lint reports it
 	}
 	spec := parsed.Spec()
 	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
 }
 
-// jobTree returns the tree of a job from the server without what the API recognises in the expressions by itself.
-// The time zone stays, because a wall clock needs one. Nor has it what defaults say, which are those of its app.
+// jobTree returns the tree of a job from the server without values that the API recognises in the expressions by
+// itself, and without the defaults of its app. The time zone stays, because a wall clock needs one.
 func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]any, error) {
 	tree, err := treeOf(job)
 	if err != nil {
@@ -93,7 +93,7 @@ func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]a
 	return tree, jobWithoutDefaults(tree, defaults)
 }
 
-// appWithoutDefaults removes from the tree of an app what has its default.
+// appWithoutDefaults removes default values from the tree of an app.
 func appWithoutDefaults(tree map[string]any) map[string]any {
 	tree = flattenDefaults(tree)
 	remove(tree, standard[access.App]())
@@ -101,7 +101,7 @@ func appWithoutDefaults(tree map[string]any) map[string]any {
 	return tree
 }
 
-// calendarWithoutDefaults removes from the tree of a calendar what has its default.
+// calendarWithoutDefaults removes default values from the tree of a calendar.
 func calendarWithoutDefaults(tree map[string]any) map[string]any {
 	remove(tree, dispatcher.Calendar{})
 	rules, _ := tree["rules"].([]any)
@@ -111,7 +111,7 @@ func calendarWithoutDefaults(tree map[string]any) map[string]any {
 	return tree
 }
 
-// groupWithoutDefaults removes from the tree of an endpoint group what has its default.
+// groupWithoutDefaults removes default values from the tree of an endpoint group.
 func groupWithoutDefaults(tree map[string]any) map[string]any {
 	group := standard[target.EndpointGroup]()
 	remove(tree, group)
@@ -129,7 +129,7 @@ func groupWithoutDefaults(tree map[string]any) map[string]any {
 	return tree
 }
 
-// alertWithoutDefaults removes from the tree of an alert what has its default.
+// alertWithoutDefaults removes default values from the tree of an alert.
 func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 	retry, err := treeOf(standard[alert.Alert]().Retry)
 	if err != nil {
@@ -151,7 +151,7 @@ func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 	return tree, nil
 }
 
-// jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
+// jobWithoutDefaults removes values from the tree of a job that are defaults of its app or of Carillon.
 func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) error {
 	job, trigger := standard[dispatcher.Job](), standard[dispatcher.Trigger]()
 	job.LeaveToApp()
@@ -182,7 +182,7 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	return nil
 }
 
-// retryWithoutDefaults removes from a policy what it has if it is given at all. It always says how many attempts there are.
+// retryWithoutDefaults removes default values from a given policy. It keeps the number of attempts.
 func retryWithoutDefaults(tree any) {
 	all, ok := tree.(map[string]any)
 	if !ok {
@@ -193,7 +193,7 @@ func retryWithoutDefaults(tree any) {
 	all["max_attempts"] = attempts
 }
 
-// targetWithoutDefaults removes from the tree of a target what its app or Carillon gives it anyway.
+// targetWithoutDefaults removes values from the tree of a target that are defaults of its app or of Carillon.
 func targetWithoutDefaults(to any, defaults *dispatcher.JobDefaults) any {
 	all, _ := to.(map[string]any)
 	for _, kind := range []target.Kind{target.KindWebhook, target.KindGroup} {
@@ -214,7 +214,7 @@ func targetWithoutDefaults(to any, defaults *dispatcher.JobDefaults) any {
 	return to
 }
 
-// standard returns what has its defaults, and nothing else.
+// standard returns a value with only its defaults.
 func standard[T any, P interface {
 	*T
 	SetDefaults()
@@ -223,7 +223,7 @@ func standard[T any, P interface {
 	return one
 }
 
-// remove deletes from a tree what an object of defaults says, too, and what is empty.
+// remove deletes from a tree the values that equal those of defaults, and empty ones.
 func remove(tree, defaults any) {
 	all, ok := tree.(map[string]any)
 	other, err := treeOf(defaults)
@@ -237,7 +237,7 @@ func remove(tree, defaults any) {
 	}
 }
 
-// empty tells whether a value is the same as none.
+// empty reports whether a value is the same as none.
 func empty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -256,14 +256,14 @@ func empty(value any) bool {
 	return false
 }
 
-// node is a part of a resource: the value of an attribute, a block, or a list or map of either. Parts have the
-// names that the API gives them, so that its JSON pointers lead to nodes.
+// node is a part of a resource: the value of an attribute, a block, or a list or map of either. Parts have their
+// names in the API, so that its JSON pointers lead to nodes.
 type node struct {
 	at hcl.Range
-	// name is what the file calls it: the name of an attribute or block, a label, a key or an index.
+	// name is its name in the file: the name of an attribute or block, a label, a key or an index.
 	name string
 	kind string // the type of a block or resource
-	// unknown is set for what has no value here, and for what is wrong and already reported.
+	// unknown is true if the value is unknown here, or wrong and already reported.
 	unknown bool
 	value   any              // of a scalar: string, bool, int64, or JSON as json.RawMessage
 	parts   map[string]*node // of a block or map; nil for others
@@ -271,7 +271,7 @@ type node struct {
 	isList  bool
 }
 
-// json returns the value without what is unknown.
+// json returns the value without unknown parts.
 func (n *node) json() any {
 	switch {
 	case n.parts != nil:
@@ -310,7 +310,7 @@ func (n *node) all() map[string]*node {
 	return n.parts
 }
 
-// text returns the value of a text; ok is false if there is none or it is unknown.
+// text returns the value of a text; ok is false if it is missing or unknown.
 func (n *node) text() (text string, ok bool) {
 	if n == nil || n.unknown {
 		return "", false
@@ -319,10 +319,10 @@ func (n *node) text() (text string, ok bool) {
 	return text, ok
 }
 
-// isUnknown tells whether a part that may be missing is unknown.
+// isUnknown reports whether a part is unknown; n may be nil.
 func (n *node) isUnknown() bool { return n != nil && n.unknown }
 
-// allKnown tells whether nothing in n is unknown; n may be nil.
+// allKnown reports whether all of n is known; n may be nil.
 func (n *node) allKnown() bool {
 	if n == nil {
 		return true
@@ -340,7 +340,7 @@ func (n *node) allKnown() bool {
 	return !n.unknown
 }
 
-// follow returns the nodes on the way of a JSON pointer, as far as there are any, beginning with n.
+// follow returns the existing nodes on the way of a JSON pointer, beginning with n.
 func (n *node) follow(pointer string) []*node {
 	way := []*node{n}
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")

@@ -31,9 +31,9 @@ type Content struct {
 	Alerts    []alert.Alert
 }
 
-// Write writes an app as Terraform resources, each with a block that imports it. What is the default is left out.
-// Values of secrets are variables, because the server does not return them. Bounds are left out: Terraform does not
-// manage them then.
+// Write writes an app as Terraform resources, each with a block that imports it. Default values are left out. Values
+// of secrets are variables, because the server does not return them. Bounds are left out, so that Terraform does not
+// manage them.
 func (c Content) Write(to io.Writer) error {
 	w := writer{file: hclwrite.NewEmptyFile(), labels: map[string]string{}, variables: map[string]bool{}}
 	w.labels[AppType+"/"+c.App.Name] = label(c.App.Name)
@@ -103,8 +103,8 @@ func label(name string) string {
 type writer struct {
 	file      *hclwrite.File
 	labels    map[string]string // of resources, by type and name
-	variables map[string]bool   // those that are declared
-	owner     string            // the group, job or alert that is being written
+	variables map[string]bool   // declared variables
+	owner     string            // the group, job or alert being written
 }
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
@@ -114,7 +114,7 @@ var order = []string{
 	"on_success", "on_failure", "on_misfire",
 }
 
-// resource writes a resource and its import block. tree is what the API says of it.
+// resource writes a resource and its import block. tree is its JSON from the API.
 func (w *writer) resource(kind, name, id string, tree map[string]any) {
 	body := w.file.Body()
 	if len(body.Blocks()) > 0 {
@@ -128,7 +128,7 @@ func (w *writer) resource(kind, name, id string, tree map[string]any) {
 	w.block(block.Body(), Schemas()[kind], tree, nil)
 }
 
-// block writes what a block holds. path are the names of the blocks that it is in.
+// block writes the contents of a block. path has the names of the blocks around it.
 func (w *writer) block(body *hclwrite.Body, schema Schema, tree map[string]any, path []string) {
 	rank := func(name string) int {
 		i := slices.Index(order, name)
@@ -307,8 +307,8 @@ func short(text string) string {
 	return text
 }
 
-// WriteJob writes one job as Content.Write writes those of an app, with the names of its app and calendars in place of references.
-// The defaults of its app are written out, because the app is not in the file.
+// WriteJob writes one job like Content.Write, with the names of its app and calendars in place of references, and
+// with the defaults of its app, because the app is not in the file.
 func WriteJob(to io.Writer, job dispatcher.Job) error {
 	w := writer{file: hclwrite.NewEmptyFile(), labels: map[string]string{}, variables: map[string]bool{}, owner: job.Name}
 	tree, err := jobTree(job, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What is written of queues and topics says all of them and no default, and is the same when it is read.
+// Written queues and topics are complete, without defaults, and the same when they are read again.
 func TestJobsOfQueuesAndTopicsAreWrittenAndCompared(t *testing.T) {
 	t.Parallel()
 	sqs := target.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders", Attributes: map[string]string{"app": "{{.App}}"},

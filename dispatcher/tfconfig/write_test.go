@@ -43,7 +43,7 @@ func content(t *testing.T) tfconfig.Content {
 		trigger.SetDefaults()
 		job.Triggers[name] = trigger
 	}
-	// What a server stores has everything written out.
+	// A server stores definitions with all defaults.
 	calendars := []dispatcher.Calendar{
 		{App: "finance", Name: "closed",
 			CalendarSpec: dispatcher.CalendarSpec{Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}}},
@@ -57,7 +57,7 @@ func content(t *testing.T) tfconfig.Content {
 	return tfconfig.Content{App: app, Calendars: calendars, Jobs: []dispatcher.Job{stored}}
 }
 
-// written writes an app into a directory of its own, and returns that with the text.
+// written writes an app into a directory of its own, and returns the directory and the text.
 func written(t *testing.T, c tfconfig.Content) (dir, text string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -244,7 +244,7 @@ resource "carillon_job" "a" {
 	if found := compare(t, dir, server); len(found) > 0 {
 		t.Errorf("differences %+v, want none", found)
 	}
-	// The app is not in these files, so its default may well give the zone.
+	// The app is not in these files, so its default may give the zone.
 	if found := lint(t, dir); !strings.Contains(found, "warning: timezone is missing") {
 		t.Errorf("lint found\n%swant a warning of the zone", found)
 	}

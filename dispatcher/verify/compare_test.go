@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// An edit decides what the new schedule no longer contains at once, and what it still contains is decided later. The later decision
-// spans times of the earlier one.
+// An edit decides at once about times that the new schedule no longer contains, and other times are decided later.
+// The later decision spans times of the earlier one.
 func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)

@@ -1,10 +1,10 @@
 // Package verify compares the ledger with the schedules that were in force.
 //
-// Explain says what became of one scheduled time of a trigger, and why. Ledger does the same for a
-// whole app in bulk: every scheduled time has a run, lies in a misfire decision, or is still open.
-// Any other one is a discrepancy, and so is a run at a time that no schedule has.
+// Explain gives the outcome of one scheduled time of a trigger, and the reason. Ledger does the same for a whole app
+// in bulk: every scheduled time has a run, lies in a misfire decision, or is still open. Any other time is a
+// discrepancy, and so is a run at a time that no schedule has.
 //
-// Ledger also says what is held for runs that have ended: slots, waits for hosts, shards. Each of them keeps later runs
+// Ledger also reports leaks: slots, waits for hosts and shards of runs that have ended. Each of them keeps later runs
 // of its job from going on.
 //
 // Both read the history of definitions before the ledger. A fire that a node claims in between is
@@ -19,15 +19,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Reader is what this package asks of a store.
+// Reader is the part of a store that this package reads.
 type Reader interface {
 	dispatcher.Revisions
-	// Run returns ErrNotFound if there is no such run.
+	// Run returns ErrNotFound if the run does not exist.
 	Run(ctx context.Context, id string) (run.Run, error)
 	RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error)
 	// Misfires lists misfire decisions, latest first; the cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error)
-	// Leaks lists what is held for runs that have ended before an instant.
+	// Leaks lists leaks of runs that ended before an instant.
 	Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error)
 	// Backfilled counts the runs of backfills of a job between two instants, by trigger.
 	Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Explanation says what became of one scheduled time of a trigger, and why.
+// Explanation is the outcome of one scheduled time of a trigger, and the reason.
 type Explanation struct {
 	App     string    `json:"app"`
 	Job     string    `json:"job"`
@@ -22,10 +22,10 @@ type Explanation struct {
 	Verdict Verdict   `json:"verdict"`
 	// Reason is the verdict in words.
 	Reason string `json:"reason"`
-	// Revision is that of the job in force at the time, 0 if there was none.
+	// Revision is the job's revision in force at the time, 0 if there was none.
 	Revision int64 `json:"revision,omitempty"`
-	// DueAt is when the fire was or is due, nil if the schedule does not fire at At. NextAt is the
-	// next fire after At by the schedule in force, nil if there is none.
+	// DueAt is when the fire was or is due, nil if the schedule does not fire at At. NextAt is the next fire after At
+	// by the schedule in force, or nil.
 	DueAt *time.Time `json:"due_at,omitempty"`
 	// The next fire after it by the schedule that was in force.
 	NextAt *time.Time `json:"next_at,omitempty"`
@@ -46,7 +46,7 @@ type Step struct {
 	What string    `json:"what"`
 }
 
-// Verdict says what became of a scheduled time.
+// Verdict is the outcome of a scheduled time.
 type Verdict string
 
 // The verdicts.
@@ -66,8 +66,7 @@ type ExplainQuery struct {
 	At, Now           time.Time
 }
 
-// Explain says what became of a time of a trigger. The error is ErrNotFound if the trigger has no
-// history.
+// Explain explains a time of a trigger. The error is ErrNotFound if the trigger has no history.
 func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanation, error) {
 	at := query.At.UTC().Truncate(time.Millisecond)
 	of, err := readHistory(ctx, reader, query, at, input.Later(at.Add(-time.Minute), time.UnixMilli(0)))
@@ -113,15 +112,15 @@ type explained struct {
 	ledger    ledger
 }
 
-// ledger is what explanations ask of the ledger of a trigger.
+// ledger is the part of a trigger's ledger that explanations read.
 type ledger interface {
-	// find returns a run, nil if there is none.
+	// find returns a run, or nil.
 	find(ctx context.Context, key run.Key) (*run.Run, error)
-	// missed returns the misfire decision that covers a time, nil if there is none.
+	// missed returns the misfire decision that covers a time, or nil.
 	missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error)
 }
 
-// readHistory reads the history of a trigger since a time, zero: as far as that of the app goes back. It comes before the
+// readHistory reads the history of a trigger since a time; zero means all that the app has. It is read before the
 // ledger: a fire that is claimed in between is found there.
 func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, since time.Time) (of explained, err error) {
 	of = explained{query: query, schedules: &knownSchedules{
@@ -148,7 +147,7 @@ func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, sin
 	return of, nil
 }
 
-// explain says what became of one time.
+// explain explains one time.
 func (of *explained) explain(ctx context.Context, at time.Time) (explainer, error) {
 	e := explainer{explained: of, Explanation: Explanation{
 		App: of.query.App, Job: of.query.Job, Trigger: of.query.Trigger, At: at, Steps: []Step{},
@@ -160,9 +159,9 @@ func (of *explained) explain(ctx context.Context, at time.Time) (explainer, erro
 type explainer struct {
 	Explanation
 	*explained
-	pauses  []dispatcher.AppPause // of the app, that held the job at the time or hold it now
+	pauses  []dispatcher.AppPause // pauses of the app that held the job at the time or hold it now
 	delayed bool                  // a fixed delay is not known to have led to the time
-	// excluded says that only the calendar keeps the schedule from firing then.
+	// excluded is true if only the calendar keeps the schedule from firing then.
 	excluded bool
 }
 
@@ -310,7 +309,7 @@ func (e *explainer) pausedAt(at time.Time) (dispatcher.AppPause, bool) {
 	return e.pauses[i], true
 }
 
-// oneByOne asks a store for each.
+// oneByOne reads each run and decision from a store.
 type oneByOne struct {
 	reader Reader
 	query  ExplainQuery
@@ -466,7 +465,7 @@ func (e *explainer) addShards(run *run.Run) {
 	}
 }
 
-// progress says how far a run has come.
+// progress describes how far a run has come.
 func progress(r *run.Run) string {
 	waiting := r.Waiting()
 	switch {

@@ -30,8 +30,8 @@ func (k *knownSchedules) at(ctx context.Context, identity string, in *dispatcher
 	return s, err
 }
 
-// schedule adds the schedule that was in force, and returns the span in which it scheduled the
-// time. If there is none, schedule decides why not.
+// schedule adds the schedule that was in force, and returns the span in which it scheduled the time. Without one,
+// schedule decides why not.
 func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 	revision, span, err := e.decisive(ctx)
 	if err != nil {
@@ -231,7 +231,7 @@ func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevisio
 	return nil
 }
 
-// skippedBySaving tells whether the local clock jumps forward at a time, over local times of a schedule, and which is the first.
+// skippedBySaving reports whether the clock jumps forward at a time over local times of a schedule, and the first.
 func skippedBySaving(s *schedule.Schedule, at time.Time) (local string, is bool) {
 	for _, shift := range s.Shifts(at.Add(-time.Second), at) {
 		if shift.Effect == schedule.EffectSkipped && shift.At.Equal(at) {

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// Every count of a trigger is that of all parts of the period.
+// Every count of a trigger is the sum over all parts of the period.
 func TestExtendSumsEveryCount(t *testing.T) {
 	t.Parallel()
 	var sum, part verify.Trigger

@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// Strip returns the latest and the next scheduled times of a trigger, each with what Explain says of it. It asks the
-// store for all of them at once: for the history of definitions, the misfire decisions and the runs; and once more for each
-// revision of calendars among them. The error is ErrNotFound if the trigger has no history.
+// Strip returns the latest and the next scheduled times of a trigger, each with its explanation from Explain. It
+// reads the store once for all of them: the history of definitions, the misfire decisions and the runs; and once more
+// for each revision of calendars among them. The error is ErrNotFound if the trigger has no history.
 func Strip(ctx context.Context, reader Reader, query view.StripQuery) (view.Strip, error) {
 	strip := view.Strip{App: query.App, Job: query.Job, Trigger: query.Trigger, Cells: []view.StripCell{}}
 	of, err := readHistory(ctx, reader, ExplainQuery{App: query.App, Job: query.Job, Trigger: query.Trigger, Now: query.Now},
@@ -54,7 +54,7 @@ func Strip(ctx context.Context, reader Reader, query view.StripQuery) (view.Stri
 	return strip, nil
 }
 
-// fit puts cells in order, each once, and leaves out what is more than asked for.
+// fit puts cells in order, each once, and leaves out those that were not requested.
 func fit(cells []view.StripCell, now time.Time, query view.StripQuery) []view.StripCell {
 	slices.SortStableFunc(cells, func(a, b view.StripCell) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
 	cells = slices.CompactFunc(cells, func(a, b view.StripCell) bool { return a.ScheduledAt.Equal(b.ScheduledAt) })
@@ -169,7 +169,7 @@ func (of *explained) cell(ctx context.Context, at time.Time) (view.StripCell, er
 	return cell, nil
 }
 
-// isUnreadable says that a revision cannot be evaluated by this version of the program, or not in bounded time.
+// isUnreadable reports whether this version of the program cannot evaluate a revision, or not in bounded time.
 func isUnreadable(err error) bool {
 	var unreadable *dispatcher.UnreadableError
 	var costly input.Problems
@@ -184,7 +184,7 @@ const (
 	mostDecisions = 1000                         // about misfires
 )
 
-// stretch is one time, or several in a row at which the schedule was kept from firing: the first and the last of them.
+// stretch is one time, or the first and the last of several in a row that the schedule was kept from firing at.
 type stretch struct{ first, last time.Time }
 
 // candidates are the times that may have a cell.
@@ -193,7 +193,7 @@ type candidates struct {
 	budget     *schedule.Budget
 	wanted     int
 	past       []stretch
-	scheduled  int // those of past at which the schedule in force fires
+	scheduled  int // those of past that the schedule in force fires at
 	incomplete string
 	misfires   []dispatcher.Misfire
 }
@@ -268,8 +268,8 @@ func (c *candidates) disabled(s *schedule.Schedule, in *dispatcher.TriggerRevisi
 	}
 }
 
-// ofSpan adds the times of a revision between two, both inclusive, from the last back: at most as many as are missing, and in
-// between those that the calendar or daylight saving left out.
+// ofSpan adds the times of a revision between two, both inclusive, from the last back: at most as many as are
+// missing, and the times in between that the calendar or daylight saving left out.
 func (c *candidates) ofSpan(
 	ctx context.Context, s *schedule.Schedule, in *dispatcher.TriggerRevision, from, to time.Time,
 ) error {
@@ -298,8 +298,8 @@ func (c *candidates) ofSpan(
 	return nil
 }
 
-// loosened returns the schedule of a revision without what leaves out times: the calendar, and the rule for local times that
-// come twice. It is nil if the schedule counts its fires, as those that are left out do not count.
+// loosened returns the schedule of a revision without the rules that leave out times: the calendar, and the rule for
+// local times that come twice. It is nil if the schedule counts its fires, because left out times do not count.
 func (c *candidates) loosened(ctx context.Context, in *dispatcher.TriggerRevision) (*schedule.Schedule, error) {
 	if in.RepeatCount > 0 {
 		return nil, nil
@@ -313,7 +313,7 @@ func (c *candidates) loosened(ctx context.Context, in *dispatcher.TriggerRevisio
 	return s, err
 }
 
-// leftOut adds the times in (after, before) that a schedule leaves out, of which it has none itself.
+// leftOut adds the times in (after, before) that a schedule leaves out. The schedule has no time in that range.
 func (c *candidates) leftOut(s, loose *schedule.Schedule, after, before time.Time) {
 	c.past = append(c.past, c.between(s, loose, after, before)...)
 }
@@ -366,7 +366,7 @@ func (c *candidates) addLedger(ctx context.Context, reader Reader) error {
 	return err
 }
 
-// latest returns the times that are wanted, in order, each once.
+// latest returns the requested times, in order, each once.
 func (c *candidates) latest() []stretch {
 	all := inOrder(c.past)
 	return all[max(len(all)-c.wanted, 0):]

@@ -19,24 +19,22 @@ import (
 // Query selects the scheduled times of an app to verify.
 type Query struct {
 	App string
-	// From and To bound the scheduled times, both inclusive. They are cut to the history that is
-	// kept; zero means all of it.
+	// From and To bound the scheduled times, both inclusive. They are cut to the kept history; zero means all of it.
 	From, To time.Time
-	// Page.Limit is the most jobs to look at; the cursor is Page.Next of the page before.
+	// Page.Limit is the maximum number of jobs; the cursor is Page.Next of the previous page.
 	Page input.Page
 	Now  time.Time
 }
 
-// Page is one page of results; Next is the cursor of the following one, empty after the last.
+// Page is one page of results; Next is the cursor of the next page, empty after the last.
 type Page struct {
 	Items []Trigger `json:"items"`
-	// Leaks are the first hundred things that are held for runs which have ended, of the whole app, whatever the period. Only the
-	// first page has them.
+	// Leaks are the first hundred leaks of the whole app, in any period. Only the first page has them.
 	Leaks []dispatcher.Leak `json:"leaks,omitempty" schema:"max=100"`
 	Next  string            `json:"next,omitempty" schema:"Next"`
 }
 
-// Trigger compares the schedule of a trigger with the ledger, for all of a period or a part of it.
+// Trigger compares the schedule of a trigger with the ledger, for a period or a part of it.
 type Trigger struct {
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
@@ -53,17 +51,17 @@ type Trigger struct {
 	Misfired int `json:"misfired"`
 	// How many of them are due and not yet claimed or settled.
 	Open int `json:"open"`
-	// Backfilled counts the runs of backfills. They explain no scheduled time.
+	// Backfilled counts the runs of backfills. They do not explain scheduled times.
 	Backfilled int `json:"backfilled,omitempty"`
 	// Unexplained counts the discrepancies. Discrepancies are the first hundred of them.
 	Unexplained int `json:"unexplained"`
 	// The first of them.
 	Discrepancies []Discrepancy `json:"discrepancies,omitempty" schema:"max=100"`
-	// Unchecked says why a part of the trigger's history was not compared.
+	// Unchecked is why a part of the trigger's history was not compared.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// Extend adds the part of the period that follows.
+// Extend adds the next part of the period.
 func (t *Trigger) Extend(part Trigger) {
 	t.To = part.To
 	t.Scheduled, t.Runs, t.Misfired = t.Scheduled+part.Scheduled, t.Runs+part.Runs, t.Misfired+part.Misfired
@@ -78,7 +76,7 @@ type Discrepancy struct {
 	Kind DiscrepancyKind `json:"kind"`
 }
 
-// DiscrepancyKind says how they disagree.
+// DiscrepancyKind is how they disagree.
 type DiscrepancyKind string
 
 // The kinds of discrepancy.
@@ -89,22 +87,23 @@ const (
 )
 
 const (
-	// maxTimes bounds the scheduled times that one call of Ledger looks at.
+	// maxTimes bounds the scheduled times that one call of Ledger compares.
 	maxTimes = 20_000
-	// maxDiscrepancies bounds those that are listed of a trigger.
+	// maxDiscrepancies bounds the listed discrepancies of a trigger.
 	maxDiscrepancies = 100
 	// maxEvaluation bounds the steps that one call of Ledger takes to evaluate schedules, which is
 	// some tenths of a second.
 	maxEvaluation = 40 * maxTimes
-	// maxLeaks bounds those that are listed of an app.
+	// maxLeaks bounds the listed leaks of an app.
 	maxLeaks = 100
-	// leakAfter is more than nodes take to free what a run has left: two rounds of the handler, and a look each minute.
+	// leakAfter is longer than nodes take to free slots and waits of a run: two rounds of the handler, and a check each
+	// minute.
 	leakAfter = 5 * time.Minute
 )
 
-// Ledger compares the ledger of an app with its schedules, job by job. One call does a bounded
-// amount of work: a job with more scheduled times than that continues on the next page. The error
-// is ErrNotFound if there is no such app, and ErrCursor for a cursor that no page gave out.
+// Ledger compares the ledger of an app with its schedules, job by job. One call does a bounded amount of work: a job
+// with more scheduled times than that continues on the next page. The error is ErrNotFound if the app does not exist,
+// and ErrCursor for an invalid cursor.
 func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	page := Page{Items: []Trigger{}}
 	from, err := parseCursor(query.Page.Cursor)
@@ -154,7 +153,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	return page, nil
 }
 
-// end is the last time to compare: no later than now, which is also what zero means.
+// end returns the last time to compare: at most now, which zero also means.
 func end(to, now time.Time) time.Time {
 	if to.IsZero() || to.After(now) {
 		return now
@@ -168,10 +167,10 @@ type comparison struct {
 	app    string
 	last   time.Time
 	steps  *schedule.Budget // of evaluating schedules
-	looked int              // how many scheduled times and runs it has looked at
+	looked int              // number of compared scheduled times and runs
 }
 
-// job compares the triggers of a job from one time on. It returns the time up to which it came.
+// job compares the triggers of a job from one time on. It returns the time up to which it has compared.
 func (c *comparison) job(ctx context.Context, job string, from time.Time) (items []Trigger, to time.Time, err error) {
 	if to = c.last; to.Before(from) {
 		return nil, to, nil
@@ -255,19 +254,19 @@ func misfiresByTrigger(
 // scheduled are the scheduled times of a trigger in a period.
 type scheduled struct {
 	from, to time.Time // the period
-	most     int       // as many as are asked for
+	most     int       // number of requested times
 	id       int64     // of the trigger
 	trigger  string
 	times    []time.Time // in order
 	full     bool        // there are more
-	open     time.Time   // the first that is not yet claimed or settled; zero: none
-	// unchecked are spans whose scheduled times are unknown; why says why.
+	open     time.Time   // the first that is not yet claimed or settled; zero if none
+	// unchecked are spans with unknown scheduled times; why is the reason.
 	unchecked []dispatcher.Span
 	why       string
 	// doubtful are spans evaluated then with another time zone database, which may have had
 	// other scheduled times.
 	doubtful []dispatcher.Span
-	// moved are spans of which runs may have come with the app from elsewhere.
+	// moved are spans with runs that may have come with the app from another installation.
 	moved []dispatcher.Span
 }
 
@@ -319,8 +318,7 @@ func (t *scheduled) evaluate(
 	if t.full {
 		reached = t.times[t.most-1]
 	}
-	// Two spans hold the same time if its fire was claimed early and its job was then deleted and
-	// declared again.
+	// Two spans contain the same time if its fire was claimed early and its job was then deleted and declared again.
 	slices.SortFunc(t.times, time.Time.Compare)
 	t.times = slices.CompactFunc(t.times, time.Time.Equal)
 	if t.full {
@@ -329,8 +327,8 @@ func (t *scheduled) evaluate(
 	return nil
 }
 
-// movedSpans returns the spans before what a trigger owed here first, each time that its app came from elsewhere. Runs of
-// fires that were won there may have come with it.
+// movedSpans returns the spans before the first time that a trigger scheduled here, for each import of its app. Runs
+// of fires that were won elsewhere may have come with it.
 func movedSpans(history *dispatcher.TriggerHistory) (all []dispatcher.Span) {
 	for i := range history.Revisions {
 		one := &history.Revisions[i]
@@ -367,9 +365,9 @@ func (t *scheduled) cut(to time.Time) {
 	t.times = t.times[:n]
 }
 
-// decided returns how many misfire decisions each time has, and the last of them. When a schedule changed, what it no longer
-// contained was decided at once, and what it still contained later: the later decision then spans times of the earlier one, which
-// it does not count.
+// decided returns how many misfire decisions each time has, and the last of them. A change of a schedule decides at
+// once about times that it no longer contains, and other times are decided later: the later decision then spans times
+// of the earlier one, which it does not count.
 func (t *scheduled) decided(result *Trigger, misfires []dispatcher.Misfire) (found []int, by []*dispatcher.Misfire) {
 	found, by = make([]int, len(t.times)), make([]*dispatcher.Misfire, len(t.times))
 	byLength := func(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
@@ -419,7 +417,7 @@ func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispat
 	slices.SortFunc(result.Discrepancies, func(a, b Discrepancy) int { return a.At.Compare(b.At) })
 }
 
-// isOpen says whether a fire may have been claimed only after the history was read.
+// isOpen reports whether a fire may have been claimed only after the history was read.
 func (t *scheduled) isOpen(at time.Time) bool { return !t.open.IsZero() && !at.Before(t.open) }
 
 func within(spans []dispatcher.Span, at time.Time) bool {
@@ -438,7 +436,7 @@ func (t *scheduled) report(result *Trigger, at time.Time, kind DiscrepancyKind) 
 	}
 }
 
-// ErrCursor says that a cursor is not one of Page.Next.
+// ErrCursor: a cursor is not one of Page.Next.
 var ErrCursor = errors.New("not a cursor of this list")
 
 // cursor is where a page begins: after a job, or within it at a time.
@@ -475,7 +473,7 @@ func parseCursor(text string) (cursor, error) {
 	return cursor{job: job, within: true, at: time.UnixMilli(n).UTC()}, nil
 }
 
-// IsCursor says whether text is a cursor of Page.Next.
+// IsCursor reports whether text is a cursor of Page.Next.
 func IsCursor(text string) bool {
 	_, err := parseCursor(text)
 	return err == nil

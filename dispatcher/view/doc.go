@@ -1,2 +1,2 @@
-// Package view is what people look at: what needs attention, timelines, what is to come and what has been counted.
+// Package view has data for people: problems that need attention, timelines, upcoming fires and statistics.
 package view

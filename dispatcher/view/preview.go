@@ -14,11 +14,11 @@ type PreviewRequest struct {
 	dispatcher.Schedule
 	// App is the app of the calendar that the schedule names; needed only for that.
 	App string `json:"app,omitempty" schema:"Name"`
-	// Identity is what H and jitter hash: app/job/trigger, as for the trigger of that name.
+	// Identity is the name that H and jitter hash: app/job/trigger, as for the trigger of that name.
 	Identity string `json:"identity,omitempty"`
-	// From is exclusive, as the instant of a declaration is; nil means now.
+	// From is exclusive, like the instant of a declaration; nil means now.
 	From *time.Time `json:"from,omitempty"`
-	// Count is how many fire times are wanted, 1 to MaxPreview; 0 means DefaultPreview.
+	// Count is the number of requested fire times, 1 to MaxPreview; 0 means DefaultPreview.
 	Count int `json:"count,omitempty" schema:"max=100,min=1"`
 }
 
@@ -26,8 +26,8 @@ type PreviewRequest struct {
 const (
 	DefaultPreview = 10
 	MaxPreview     = 100
-	// previewSteps bounds what a preview costs to a few milliseconds. A hundred fires of an hourly
-	// schedule on leap days only take half of it.
+	// previewSteps bounds the cost of a preview to a few milliseconds. A hundred fires of an hourly schedule on leap
+	// days only take half of it.
 	previewSteps = 8 * schedule.StepsPerSearch
 )
 

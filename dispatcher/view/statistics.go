@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Statistics are what the runs of each UTC day came to, of an app or of all apps together.
+// Statistics count the runs of each UTC day, for an app or for all apps together.
 type Statistics struct {
-	// CountedTo is up to when runs have been counted at least once, by their scheduled time.
+	// CountedTo is the scheduled time up to which runs have been counted at least once.
 	CountedTo time.Time `json:"counted_to"`
 	// Days are in order; a day without runs and misfires is left out.
 	Days []DayStatistics `json:"days"`
@@ -27,21 +27,21 @@ type DayStatistics struct {
 	Attempts int64 `json:"attempts"`
 	// Misfires counts the scheduled times that were missed.
 	Misfires int64 `json:"misfires"`
-	// LateMean and LateMost are how late fires began, over Started fires of triggers: those whose first attempt began.
+	// LateMean and LateMost are how late fires began, over Started fires of triggers: fires with a first attempt.
 	Started int64 `json:"started"`
 	// How late these began.
 	LateMean input.Duration `json:"late_mean"`
 	// How late the latest of them began.
 	LateMost input.Duration `json:"late_most"`
-	// Final says that the day was counted again after all of it had ended. Until then, runs that take long are not in it.
+	// Final is true if the day was counted again after all its runs had ended. Until then, long runs are missing.
 	Final bool `json:"final"`
 }
 
 // StatisticsQuery selects days.
 type StatisticsQuery struct {
-	// Apps are those that count; nil: all.
+	// Apps are the counted apps; nil means all.
 	Apps []string
-	// From and To select the days that contain them and those between; zero: To is now, and From 30 days before To.
+	// From and To select their days and those between; zero: To is now, and From is 30 days before To.
 	From, To time.Time
 	Now      time.Time
 }
@@ -49,18 +49,18 @@ type StatisticsQuery struct {
 // StatisticsKept is how long statistics by day are kept.
 const StatisticsKept = 400 * 24 * time.Hour
 
-// StatisticsRolled is what one call of RollUpStatistics did.
+// StatisticsRolled is the result of one call of RollUpStatistics.
 type StatisticsRolled struct {
-	Portions int  // of the ledger, that were counted
-	More     bool // the next call goes on
+	Portions int  // counted portions of the ledger
+	More     bool // the next call goes on with the rest
 }
 
 // RunStatistics count the runs of each day.
 type RunStatistics interface {
-	// RollUpStatistics counts a portion of the ledger, from where the call before left off, in one transaction with its cursor:
-	// each portion once soon after its time, and once for good when what it holds has ended. It begins with the day of the first
-	// call. It notes which run of each app failed last, too: Attention finds by it the failures of an app that those of others
-	// would hide. The handler calls it until there is no more.
+	// RollUpStatistics counts a portion of the ledger, from where the previous call left off, in one transaction with
+	// its cursor: each portion once soon after its time, and finally when its runs have ended. It begins with the day
+	// of the first call. It also stores which run of each app failed last, so that Attention finds failures of an app
+	// that those of others would hide. The handler calls it until all is counted.
 	RollUpStatistics(ctx context.Context, now time.Time) (StatisticsRolled, error)
 	// Statistics returns the days of a query that have any run or misfire, in order.
 	Statistics(ctx context.Context, query StatisticsQuery) (Statistics, error)

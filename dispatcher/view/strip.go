@@ -8,41 +8,41 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// StripQuery names a trigger and how many of its scheduled times are wanted.
+// StripQuery names a trigger and the number of its scheduled times to return.
 type StripQuery struct {
 	App, Job, Trigger string
 	Past, Next        int
 	Now               time.Time
 }
 
-// Strip is a row of the latest and the next scheduled times of one trigger, each with what became of it.
+// Strip is a row of the latest and the next scheduled times of one trigger, each with its outcome.
 type Strip struct {
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
 	// Now is the time of the strip by the database's clock. Cells after it are planned.
 	Now time.Time `json:"now"`
-	// Timezone is that of the trigger's latest revision; empty: it has none, as a fixed delay.
+	// Timezone is the time zone of the trigger's latest revision; empty if it has none, like a fixed delay.
 	Timezone string `json:"timezone,omitempty"`
 	// Cells are in the order of their scheduled times.
 	Cells []StripCell `json:"cells" schema:"max=300"`
-	// Incomplete says why there are fewer cells than were asked for, although the trigger may have more scheduled times; empty:
-	// it has none.
+	// Incomplete is why there are fewer cells than requested, although the trigger may have more scheduled times;
+	// empty if it has no more.
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// StripCell is one scheduled time of a trigger, or several in a row at which nothing was to run for the same reason.
+// StripCell is one scheduled time of a trigger, or several in a row without a run for the same reason.
 type StripCell struct {
 	ScheduledAt time.Time `json:"scheduled_at"`
-	// Until is the last of several times, of a cell in state excluded or none; nil: the cell is one time.
+	// Until is the last of several times, for a cell in state excluded or none; nil if the cell is one time.
 	Until *time.Time `json:"until,omitempty"`
-	// What became of it, and Why in words: the reason that explain gives.
+	// What is its outcome, and Why explains it in the words of explain.
 	What CellKind `json:"what"`
-	// The reason that explain gives.
+	// The reason, in the words of explain.
 	Why string `json:"why"`
-	// Run is the run of the fire. Of a misfire, it is the catch-up run that stands for it. State, Class, Late and Took are its
-	// own: how late its latest attempt began after the scheduled time, and how long that took. They are left out until they
-	// are known.
+	// Run is the run of the fire; for a misfire, it is the catch-up run. State, Class, Late and Took belong to that
+	// run: Late is how long after the scheduled time its latest attempt began, and Took is how long that took. They
+	// are left out until they are known.
 	Run string `json:"run,omitempty" schema:"RunID"`
 	// State of the run.
 	State run.State `json:"state,omitempty"`
@@ -50,15 +50,15 @@ type StripCell struct {
 	Class run.Class `json:"class,omitempty"`
 	// How late its latest attempt began after its scheduled time.
 	Late input.Duration `json:"late,omitempty"`
-	// How long that took.
+	// How long that attempt took.
 	Took input.Duration `json:"took,omitempty"`
-	// Decision is that about a misfire.
+	// Decision is the decision about a misfire.
 	Decision dispatcher.Decision `json:"decision,omitempty" schema:"enum=fire_once|skip"`
-	// Revision is that of the job in force at the time, 0 if there was none.
+	// Revision is the job's revision in force at the time, 0 if there was none.
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// CellKind says what became of a scheduled time.
+// CellKind is the outcome of a scheduled time.
 type CellKind string
 
 // The kinds of cell.
@@ -69,7 +69,7 @@ const (
 	CellWaiting  CellKind = "waiting"  // it is due, and not yet claimed or settled
 	CellPlanned  CellKind = "planned"  // it is in the future
 	CellExcluded CellKind = "excluded" // the calendar of the trigger excludes it
-	CellNone     CellKind = "none"     // nothing was to run: the trigger was disabled, or daylight saving skips the time
+	CellNone     CellKind = "none"     // no fire: the trigger was disabled, or daylight saving skips the time
 	CellMissing  CellKind = "missing"  // it was scheduled, but the ledger has nothing about it
 	CellUnknown  CellKind = "unknown"  // its schedule cannot be evaluated
 )

@@ -12,19 +12,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Timeline is a page of the jobs of an app, each with what happened and what is planned between two times.
+// Timeline is a page of the jobs of an app, each with its past and planned fires between two times.
 type Timeline struct {
 	// From and To bound the scheduled times, both inclusive. Now is the time of the page by the database's clock.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Time of the page by the clock of the database.
 	Now time.Time `json:"now"`
-	// Step is the width of the stretches into which marks of a crowded row are grouped. They begin at Now, in both
-	// directions, so none holds both what happened and what is planned.
+	// Step is the width of the stretches that marks of a crowded row are grouped into. They begin at Now, in both
+	// directions, so past and planned marks are never in one group.
 	Step input.Duration `json:"step"`
 	// The jobs, by name.
 	Items []TimelineRow `json:"items"`
-	// Next is the cursor of the page after this one, empty for the last.
+	// Next is the cursor of the next page, empty for the last.
 	Next string `json:"next,omitempty" schema:"Next"`
 }
 
@@ -33,40 +33,40 @@ type TimelineRow struct {
 	Job string `json:"job"`
 	// Marks are in the order of their times, at most MostTimelineMarks.
 	Marks []TimelineMark `json:"marks" schema:"max=200"`
-	// More says that the row does not show everything: of what has run, it has the latest, and those that failed.
+	// More is true if the row is not complete: of the past runs, it shows the latest, and those that failed.
 	More bool `json:"more,omitempty"`
 }
 
 // TimelineMark is a run, a misfire or a planned fire; or several of the same kind and state in one stretch.
 type TimelineMark struct {
 	What TimelineKind `json:"what"`
-	// ScheduledAt is the scheduled time, the first one of several; Last is the last of several, and Count is how many there are.
-	// Of one, Count is 1 and Last is nil. A misfire counts its missed fires.
+	// ScheduledAt is the scheduled time, the first one of several; Last is the last of several, and Count is their
+	// number. For a single one, Count is 1 and Last is nil. A misfire counts its missed fires.
 	ScheduledAt time.Time `json:"scheduled_at"`
 	// The last of several.
 	Last *time.Time `json:"last,omitempty"`
-	// How many runs or planned fires; of a misfire, how many were missed.
+	// How many runs or planned fires; for a misfire, how many were missed.
 	Count int `json:"count"`
-	// AtLeast says that there are Count or more: planned fires that are dense are not counted one by one.
+	// AtLeast is true if there are Count or more: dense planned fires are not counted one by one.
 	AtLeast bool `json:"at_least,omitempty"`
-	// Trigger is empty for several of different triggers, and for a run that belongs to none.
+	// Trigger is empty for several runs of different triggers, and for a run without a trigger.
 	Trigger string `json:"trigger,omitempty"`
-	// Run, Class and Error are of a single run; StartedAt is the first start of several, EndedAt the last end. They are nil until
-	// they happen.
+	// Run, Class and Error are set for a single run; StartedAt is the first start of several, EndedAt the last end.
+	// They are nil until they happen.
 	Run string `json:"run,omitempty" schema:"RunID"`
 	// State of the run.
 	State run.State `json:"state,omitempty"`
-	// Of a single run.
+	// Only for a single run.
 	Class run.Class `json:"class,omitempty"`
-	// Of several the first start.
+	// The first start of several.
 	StartedAt *time.Time `json:"started_at,omitempty"`
-	// Of several the last end.
+	// The last end of several.
 	EndedAt *time.Time `json:"ended_at,omitempty"`
-	// Decision is that about a misfire.
+	// Decision is the decision about a misfire.
 	Decision dispatcher.Decision `json:"decision,omitempty" schema:"enum=fire_once|skip"`
 }
 
-// TimelineKind says what a mark of a timeline is.
+// TimelineKind is the kind of a mark of a timeline.
 type TimelineKind string
 
 // The kinds of mark.
@@ -82,16 +82,16 @@ var TimelineKinds = []TimelineKind{MarkRun, MarkMisfire, MarkPlanned}
 // TimelineQuery selects jobs of an app and a time.
 type TimelineQuery struct {
 	App string
-	// Job is the only one that is wanted; empty: all.
+	// Job selects one job; empty means all.
 	Job      string
 	From, To time.Time
 	Page     input.Page // by name, at most MostTimelineRows
 	Now      time.Time
 }
 
-// Timelines show what happened to the jobs of an app and what is planned.
+// Timelines show past and planned fires of the jobs of an app.
 type Timelines interface {
-	// Timeline returns ErrNotFound if there is no such app, or no such job of a query that names one.
+	// Timeline returns ErrNotFound if the app, or the job of the query, does not exist.
 	Timeline(ctx context.Context, query TimelineQuery) (Timeline, error)
 }
 
@@ -102,10 +102,10 @@ const (
 	MostTimelineMarks = 200
 )
 
-// plannedSteps bounds what the planned fires of one page of a timeline cost.
+// plannedSteps bounds the cost of the planned fires of one page of a timeline.
 const plannedSteps = 40 * schedule.StepsPerSearch
 
-// Planned is the time of which a page of a timeline shows planned fires.
+// Planned is the time for which a page of a timeline shows planned fires.
 type Planned struct {
 	After, To time.Time // without After itself
 	Step      time.Duration
@@ -117,8 +117,8 @@ func NewPlanned(ctx context.Context, after, to time.Time, step time.Duration) Pl
 	return Planned{after, to, step, schedule.NewBudget(ctx, plannedSteps)}
 }
 
-// Marks returns the marks of the fires of a trigger's schedule. Of a dense schedule it returns one mark for each step that has
-// fires, counted from After on. The error is Errors of package schedule, or that of the budget's context.
+// Marks returns the marks of the fires of a trigger's schedule. For a dense schedule it returns one mark for each
+// step that has fires, counted from After on. The error is input.Problems, or that of the budget's context.
 func (p Planned) Marks(s *schedule.Schedule, trigger string) ([]TimelineMark, error) {
 	times, err := s.BetweenWithin(p.budget, p.After, p.To, MostTimelineMarks+1)
 	if err != nil {
@@ -156,7 +156,7 @@ func (r *TimelineRow) Group(now time.Time, step time.Duration) {
 	}
 }
 
-// markGroup is what marks have in common that are joined.
+// markGroup is the key of marks that are joined.
 type markGroup struct {
 	what  TimelineKind
 	state run.State
@@ -170,7 +170,7 @@ func grouped(marks []TimelineMark, now time.Time, step time.Duration) []Timeline
 		since := m.ScheduledAt.Sub(now)
 		key := markGroup{m.What, m.State, int64(since / step)}
 		if since <= 0 {
-			key.step-- // what is at now belongs to what was before
+			key.step-- // a mark at now belongs to the past
 		}
 		i, known := at[key]
 		if !known {
@@ -183,7 +183,7 @@ func grouped(marks []TimelineMark, now time.Time, step time.Duration) []Timeline
 	return all
 }
 
-// join makes m a mark of several, the other one too, which is not earlier.
+// join makes m a mark that includes other, which is not earlier.
 func (m *TimelineMark) join(other TimelineMark) {
 	last := other.ScheduledAt
 	if other.Last != nil {
@@ -209,7 +209,7 @@ func (m *TimelineMark) join(other TimelineMark) {
 	}
 }
 
-// TimelineStep is the width into which the marks of a crowded row are grouped at first.
+// TimelineStep returns the initial width of groups of marks of a crowded row.
 func TimelineStep(from, to time.Time) time.Duration {
 	return max(to.Sub(from)/MostTimelineMarks, time.Second).Truncate(time.Second)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// A crowded row keeps every count, and no mark holds both what happened and what is planned.
+// A crowded row keeps every count, and no mark has both past and planned fires.
 func TestCrowdedTimelineRowIsGroupedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -62,7 +62,7 @@ func TestPlannedMarksOfSchedules(t *testing.T) {
 		atLeast bool
 	}{
 		"0 0 * * * ?": {24, false}, "* * * * * ?": {201, true}, "0 0 3 * * ?": {1, false}, "0 * 3 * * ?": {60, false},
-		"* * 3 * * ?": {9, true}, // an hour that is dense
+		"* * 3 * * ?": {9, true}, // a dense hour
 	} {
 		s, err := schedule.Parse(schedule.Spec{Expression: expression})
 		if err != nil {

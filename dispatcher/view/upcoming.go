@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// UpcomingFires counts the fires to come, by the steps of time in which they are due.
+// UpcomingFires counts upcoming fires, by the steps of time in which they are due.
 type UpcomingFires struct {
 	// Step is the length of one step, and From is when the first begins.
 	Step input.Duration `json:"step"`
@@ -17,18 +17,18 @@ type UpcomingFires struct {
 	From time.Time `json:"from"`
 	// Counts has one number for each step; empty while Computing without an earlier result.
 	Counts []int64 `json:"counts" schema:"max=288"`
-	// ComputedAt is when they were counted; nil: they never were.
+	// ComputedAt is when they were counted; nil if they never were.
 	ComputedAt *time.Time `json:"computed_at,omitempty"`
-	// Computing tells that they are being counted. Ask again in a few seconds.
+	// Computing is true while they are being counted. Ask again in a few seconds.
 	Computing bool `json:"computing,omitempty"`
-	// Partial tells that triggers were left out, because there are more than are counted or their schedules take too long.
+	// Partial is true if triggers were left out, because there are too many or their schedules take too long.
 	Partial bool `json:"partial,omitempty"`
 }
 
 // The steps of UpcomingFires.
 const (
 	UpcomingStep = 5 * time.Minute
-	// UpcomingHours is how far it looks ahead by default, and MaxUpcomingHours at most.
+	// UpcomingHours is how far it looks ahead by default, and MaxUpcomingHours is the maximum.
 	UpcomingHours    = 24
 	MaxUpcomingHours = 24
 )
@@ -36,13 +36,13 @@ const (
 const (
 	// upcomingSteps bounds the searches of one count, which takes some seconds of one processor at most.
 	upcomingSteps = 4_000_000
-	// eachStep is how many fires of a trigger are looked up in one step; if it has more, the others follow from their pace.
+	// eachStep is how many fires of a trigger are looked up in one step; further ones are estimated from their pace.
 	eachStep = 5
-	// sharedCounts is how many schedules are remembered, for other triggers that have the same.
+	// sharedCounts is how many schedules are remembered, for other triggers with the same one.
 	sharedCounts = 2_000
 )
 
-// UpcomingCounter counts fires to come.
+// UpcomingCounter counts upcoming fires.
 type UpcomingCounter struct {
 	from, to time.Time
 	counts   []int64
@@ -64,15 +64,15 @@ func NewUpcomingCounter(now time.Time) *UpcomingCounter {
 // Until returns up to when fires are counted.
 func (c *UpcomingCounter) Until() time.Time { return c.to }
 
-// LeaveOut notes that triggers are not counted.
+// LeaveOut marks the count as partial.
 func (c *UpcomingCounter) LeaveOut() { c.partial = true }
 
-// Fires returns what was counted.
+// Fires returns the counts.
 func (c *UpcomingCounter) Fires(now time.Time) UpcomingFires {
 	return UpcomingFires{Step: input.Duration(UpcomingStep), From: c.from, Counts: c.counts, ComputedAt: &now, Partial: c.partial}
 }
 
-// sharedSchedule is what the fires of a trigger follow from, if neither its name nor its bounds play a part.
+// sharedSchedule determines the fires of a trigger, if they do not depend on its name or bounds.
 type sharedSchedule struct {
 	app, expression, timezone, calendar string
 	dialect                             schedule.Dialect
@@ -83,7 +83,7 @@ type sharedSchedule struct {
 	next                                int64
 }
 
-// sharedOf returns by what others share the fires of t; ok is false if they cannot. H stands for something else in each job.
+// sharedOf returns the key under which others share the fires of t; ok is false if they cannot, as with H.
 func sharedOf(t UpcomingTrigger) (key sharedSchedule, ok bool) {
 	s := t.Trigger.Schedule
 	if s.Jitter > 0 || s.StartAt != nil || s.EndAt != nil || s.RepeatCount > 0 || strings.Contains(s.Expression, "H") ||
@@ -96,7 +96,7 @@ func sharedOf(t UpcomingTrigger) (key sharedSchedule, ok bool) {
 	}, true
 }
 
-// Add counts the fires of a trigger. Of a fixed delay only the next is known.
+// Add counts the fires of a trigger. For a fixed delay only the next is known.
 func (c *UpcomingCounter) Add(t UpcomingTrigger, calendars dispatcher.Calendars) {
 	if t.Trigger.NextFireTime == nil {
 		return
@@ -137,8 +137,7 @@ func (c *UpcomingCounter) countOf(t UpcomingTrigger, calendars dispatcher.Calend
 	return counts
 }
 
-// countStep counts the fires of the step that begins its count with one at an instant, and returns the first fire after the
-// step; zero: there is none.
+// countStep counts the fires of a step, from its first fire on, and returns the first fire after the step, or zero.
 func (c *UpcomingCounter) countStep(counts []int64, s *schedule.Schedule, at time.Time) (next time.Time, err error) {
 	first, step := at, c.stepOf(at)
 	end := c.from.Add(time.Duration(step+1) * UpcomingStep)
@@ -156,7 +155,7 @@ func (c *UpcomingCounter) countStep(counts []int64, s *schedule.Schedule, at tim
 	return at, nil
 }
 
-// stepOf returns the step of an instant. What is overdue belongs to the first, and what jitter moves beyond the last, to that.
+// stepOf returns the step of an instant. Overdue fires belong to the first, and fires beyond the last to the last.
 func (c *UpcomingCounter) stepOf(at time.Time) int {
 	return min(max(0, int(at.Sub(c.from)/UpcomingStep)), len(c.counts)-1)
 }
