@@ -277,9 +277,9 @@ func TestApplyContinuesRevisionOfDeletedJob(t *testing.T) {
 	}
 }
 
-// A node may claim a fire shortly before it is due. Anyone who deletes the trigger and declares it again before that
-// must not get the fire twice.
-func TestApplyFiresAfterWhatADeletedTriggerHasFired(t *testing.T) {
+// A node may claim a fire shortly before it is due. Deleting the trigger and declaring it again before that must not
+// repeat the fire.
+func TestApplyFiresAfterTheLastFireOfADeletedTrigger(t *testing.T) {
 	t.Parallel()
 	fired := monday.Add(time.Minute)
 	for name, tt := range map[string]struct {
@@ -350,7 +350,7 @@ func TestMissedCountsUpToTheBound(t *testing.T) {
 	if err != nil || !last.Equal(monday.Add(1000*time.Second)) || count != 1000 || next == nil || !next.Equal(monday.Add(1001*time.Second)) {
 		t.Errorf("Missed = %v, %d, %v, want 1000 up to %v", last, count, next, monday.Add(1000*time.Second))
 	}
-	// The last is an instant of the schedule also where the count stops before it.
+	// The last is an instant of the schedule even if the count stops before it.
 	now = monday.Add(2*dispatcher.MostMissed*time.Second + 300*time.Millisecond)
 	last, count, next, err = dispatcher.Missed(s, from, now)
 	if err != nil || !last.Equal(now.Truncate(time.Second)) || count != dispatcher.MostMissed || next == nil || !next.After(now) {

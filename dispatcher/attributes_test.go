@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// attributeChange is what a change of one attribute of a trigger does, as a row of the reference.
+// attributeChange is the effect of a change of one attribute of a trigger, as a row of the reference.
 type attributeChange struct {
 	attribute string
 	// old fires each minute and has two fires pending unless it says otherwise.
@@ -64,9 +64,9 @@ func attributeChanges() []attributeChange {
 	}
 }
 
-// TestAttributesDoWhatTheReferenceSays changes each attribute of a trigger with pending fires, and compares what comes of it
-// with the table of docs/reference/schedules.md, which is this one.
-func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
+// TestAttributesBehaveAsInTheReference changes each attribute of a trigger with pending fires, and compares the
+// effect with the table of docs/reference/schedules.md, which is the same as this one.
+func TestAttributesBehaveAsInTheReference(t *testing.T) {
 	t.Parallel()
 	calendars := dispatcher.CompileCalendars([]dispatcher.Calendar{
 		{App: "crm", Name: "nights", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{From: "22:00", To: "06:00"}}}},
@@ -102,7 +102,7 @@ func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 		switch {
 		case !is.Enabled && len(missed) == 1 && missed[0].Decision == dispatcher.DecisionSkip:
 			pending = areSkipped
-		case one.pending == stay: // as the other tests have it
+		case one.pending == stay: // as in the other tests
 			pending = stay
 		case one.pending == dueStays && is.DueAt.Equal(*was.DueAt):
 			pending = dueStays
@@ -133,7 +133,7 @@ func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 }
 
 // A new attribute needs a row.
-func TestAttributesOfTriggersAreAllInTheReference(t *testing.T) {
+func TestAllAttributesOfTriggersAreInTheReference(t *testing.T) {
 	t.Parallel()
 	var rows []string
 	for _, one := range attributeChanges() {
@@ -145,7 +145,7 @@ func TestAttributesOfTriggersAreAllInTheReference(t *testing.T) {
 		for i := range of.NumField() {
 			field := of.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if readOnly = readOnly || name == "paused"; readOnly { // as all below
+			if readOnly = readOnly || name == "paused"; readOnly { // so are all below
 				return
 			}
 			if field.Anonymous {

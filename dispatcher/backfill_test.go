@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Over a night of daylight saving a backfill runs what its triggers would have fired, by the options of each.
+// Over a night of daylight saving a backfill runs the fires of its triggers, by the options of each.
 func TestBackfillOverDaylightSavingNights(t *testing.T) {
 	t.Parallel()
 	const gap, repeated = "2026-03-29", "2026-10-25" // in Berlin, both at 01:00 UTC
@@ -86,7 +86,7 @@ func clockTimes(instants []repeat.BackfillInstant) (times []string) {
 	return times
 }
 
-// The pages of a range have each of its instants once, of several triggers at the same instants too, in both orders.
+// The pages of a range have each of its instants once, also with several triggers at the same instants, in both orders.
 func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)
@@ -102,7 +102,7 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 		"allowed": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "0 0 * * * ?", Dialect: schedule.DialectQuartz,
 			Calendar: "nights"}}},
 		"again": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "delay(1h)",
-			Dialect: schedule.DialectInterval}}}, // has none
+			Dialect: schedule.DialectInterval}}}, // has no instants
 	}}}
 	calendars := []dispatcher.Calendar{
 		{App: "shop", Name: "base", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{From: "00:00", To: "06:00"}}}},
@@ -137,7 +137,7 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 	}
 }
 
-// A backfill of what has no instants says so.
+// A backfill of a trigger without instants reports that.
 func TestBackfillOfNoTrigger(t *testing.T) {
 	t.Parallel()
 	job := dispatcher.Job{App: "shop", Name: "again", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{

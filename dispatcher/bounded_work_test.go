@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// levels returns calendars of which each level builds on all ten of the level below, and one on top:
-// 91 calendars that a walk along every base would visit 10^9 times.
+// levels returns calendars where each level builds on all ten of the level below, and one on top: a walk along every
+// base would visit the 91 calendars 10^9 times.
 func levels(n int) []dispatcher.Calendar {
 	name := func(level, i int) string { return fmt.Sprintf("c%d-%d", level, i) }
 	var all []dispatcher.Calendar
@@ -51,7 +51,7 @@ func hasCode(err error, code string) bool {
 }
 
 // T5: every calendar has ten bases at most and every chain ten levels, yet their product was not bounded.
-func TestNinetyOneCalendarsThatBuildOnEachOtherAreRefused(t *testing.T) {
+func TestTooManyCombinedBaseCalendarsAreRefused(t *testing.T) {
 	t.Parallel()
 	all := levels(10)
 	calendars := dispatcher.CompileCalendars(all)
@@ -69,7 +69,7 @@ func TestNinetyOneCalendarsThatBuildOnEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-// T5: bases that are shared count once, and are evaluated once.
+// T5: shared bases count once, and are evaluated once.
 func TestSharedBaseCalendarsAreEvaluatedOnce(t *testing.T) {
 	t.Parallel()
 	calendars := dispatcher.CompileCalendars(levels(5)) // 41 calendars, 10^4 ways to the lowest

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// closed is a job that uses something of each list of bounds.
+// closed returns a job for each list of bounds that uses an entry of it.
 func closed(t *testing.T) map[string]dispatcher.Job {
 	t.Helper()
 	webhook := func(change func(*target.Webhook)) dispatcher.Job {
@@ -57,7 +57,7 @@ func TestEmptyListOfBoundsAllowsNothing(t *testing.T) {
 				t.Errorf("%s is refused: %v", tt.empty, err)
 			}
 			job := closed(t)[name]
-			// As it is stored, and as it is read.
+			// As they are stored, and as they are read.
 			stored, err := json.Marshal(bounds.WithDefaults("crm").WithoutDefaults("crm"))
 			if err != nil {
 				t.Fatal(err)
@@ -76,8 +76,8 @@ func TestEmptyListOfBoundsAllowsNothing(t *testing.T) {
 	}
 }
 
-// What a response says can be declared as it is: it means the same.
-func TestBoundsMeanTheSameWhenTheyAreDeclaredAsTheyAreShown(t *testing.T) {
+// Bounds from a response can be declared unchanged, with the same meaning.
+func TestShownBoundsCanBeDeclaredUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{
 		`{}`, `{"secrets":[]}`, `{"secrets":null}`, `{"secrets":["env:SECRET_CRM_*","file:crm/*"]}`,

@@ -41,7 +41,7 @@ func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestBroadcastTakesEndpointsThatAreNotDraining(t *testing.T) {
+func TestBroadcastSkipsDrainingEndpoints(t *testing.T) {
 	t.Parallel()
 	endpoint := func(id string, backup, draining bool) target.Endpoint {
 		return target.Endpoint{ID: id, StaticEndpoint: target.StaticEndpoint{URL: "http://h", Backup: backup}, Draining: draining}

@@ -141,7 +141,7 @@ func TestOnExcludedNeedsACalendar(t *testing.T) {
 	}
 }
 
-// A fixed delay that skips an excluded instant has no other to go on with.
+// A fixed delay that skips an excluded instant has no later one to continue with.
 func TestFixedDelayFollowsItsCalendar(t *testing.T) {
 	t.Parallel()
 	declared := job("delay(30s)", withCalendar("holidays"))
@@ -169,7 +169,7 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 		change        func(*dispatcher.Trigger)
 		before, after dispatcher.Calendars
 		now           time.Time
-		next          time.Time // zero: none
+		next          time.Time // zero if none
 		missed        int
 	}{
 		"a fire to come is excluded":     {nil, none, holiday, monday, midnight, 0},
@@ -214,7 +214,7 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 	}
 }
 
-// A node claims ahead of time; the fire that it has must not be given out again.
+// A node claims ahead of time; its fire must not be claimed again.
 func TestRescheduleForCalendarSkipsFiresClaimedAhead(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"))

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Words of other schedulers, with a hyphen or in capitals, lead to the word that is meant.
+// Words of other schedulers, with a hyphen or in capitals, lead to the intended word.
 func TestMisspeltValuesNameTheNearest(t *testing.T) {
 	t.Parallel()
 	webhook := func(edit func(*target.Webhook)) func(*dispatcher.Job) {

@@ -116,7 +116,7 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 	}
 }
 
-// A stored secret goes to no name for which it was not given.
+// A stored secret goes only to names that it was given for.
 func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 	t.Parallel()
 	group := func(url string, all ...target.DNSMembers) target.EndpointGroup {

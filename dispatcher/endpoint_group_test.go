@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What a name leads to is judged by this at each dial.
+// The addresses of a name are checked by this at each dial.
 func TestRegistrationTakesAddresses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -49,8 +49,8 @@ func TestRegistrationTakesAddresses(t *testing.T) {
 	}
 }
 
-// A field that is added to groups has to be compared, or be read-only.
-func TestGroupDeclaresWhatItHas(t *testing.T) {
+// A new field of groups has to be compared, or be read-only.
+func TestGroupDeclaresItsOwnDefinition(t *testing.T) {
 	t.Parallel()
 	whole := target.EndpointGroup{
 		App: "a", Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{Description: "d", Path: "/p", Strategy: "first", ServerName: "h",

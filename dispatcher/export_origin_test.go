@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Two jobs or triggers of one origin would send the same event ids.
+// Two jobs or triggers with one origin would send the same event ids.
 func TestExportRefusesWrongOrigins(t *testing.T) {
 	t.Parallel()
 	one := func(name, origin string, triggers map[string]string) access.ExportedJob {

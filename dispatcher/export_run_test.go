@@ -17,7 +17,7 @@ import (
 
 var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
 
-// movingApp is an export of a job "parent", which "child" and a delivery follow, and of an alert "night".
+// movingApp returns an export of a job "parent", which "child" and a delivery follow, and of an alert "night".
 func movingApp() access.Export {
 	one := func(name string) access.ExportedJob {
 		trigger := dispatcher.Trigger{}
@@ -45,7 +45,7 @@ func movingApp() access.Export {
 	}
 }
 
-// waiting is a run of a job that waits. A run with an id of its own has that of key, and says what it comes from.
+// waiting returns a waiting run of a job. A run with an id of its own has that of key, and input names its cause.
 func waiting(job string, kind run.Kind, key run.Key, input *run.Input) access.ExportedRun {
 	run := access.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: run.Retrying, Attempt: 1, Input: input}
 	if kind.HasOwnID() {
@@ -54,7 +54,7 @@ func waiting(job string, kind run.Kind, key run.Key, input *run.Input) access.Ex
 	return run
 }
 
-// endedRun is the key of a run of a trigger of an app.
+// endedRun returns the key of a run of a trigger of an app.
 func endedRun(app, job string) run.Key {
 	return run.Key{TriggerID: run.TriggerID(app, job, "t"), ScheduledAt: exportedAt, Kind: run.KindSchedule}
 }
@@ -63,7 +63,7 @@ func cause(of run.Key, on run.FollowEvent) *run.Input {
 	return &run.Input{Cause: &run.Cause{Run: of.String(), On: string(on)}}
 }
 
-// notification is the input of a run that delivers a notification about a job.
+// notification returns the input of a run that delivers a notification about a job.
 func notification(job string, condition target.AlertCondition, transition target.AlertTransition) *run.Input {
 	text, _ := json.Marshal(target.AlertNotification{App: "app", Alert: "night", Job: job, Condition: condition, Transition: transition})
 	return &run.Input{Payload: text, Cause: &run.Cause{Alert: "night"}}
@@ -81,8 +81,8 @@ func problemsOf(t *testing.T, err error) (found []string) {
 	return found
 }
 
-// The id of a run that follows another one, or tells of an alert, says nothing of the job that it belongs to. An import takes
-// it only for a run that its own jobs have by what the run comes from: another id may be that of a run of another app.
+// The id of a run that follows another one, or notifies of an alert, does not show the job that it belongs to. An
+// import accepts it only if the run's cause and jobs give that id: another id may belong to another app.
 func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	t.Parallel()
 	follower := func(of run.Key, on run.FollowEvent, app, job string, kind run.Kind) run.Key {
@@ -163,7 +163,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	}
 }
 
-// The salt of the export is a part of the ids of its runs: an id made with another salt, or without, is not taken.
+// The ids of runs depend on the salt of the export: an id made with another salt, or without one, is refused.
 func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	t.Parallel()
 	salt, other := run.NewSalt(), run.NewSalt()
@@ -207,7 +207,7 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	}
 }
 
-// Every number and every instant of an export is one that a database can hold and that a node can count on from.
+// Every number and instant of an export must fit into a database, with room for a node to count on.
 func TestNumbersOfAnImportAreBounded(t *testing.T) {
 	t.Parallel()
 	manual := func(change func(*access.ExportedRun)) func(*access.Export) {
@@ -312,7 +312,7 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 	}
 }
 
-// A response lists 100 problems. An export with a million of them is not looked through to its end.
+// A response lists 100 problems. Validate does not check an export with a million of them to its end.
 func TestValidateOfAnExportStopsAtManyProblems(t *testing.T) {
 	t.Parallel()
 	const many = 5000

@@ -108,7 +108,7 @@ func TestFollowersGetTheResultAsJSONIfItIsJSON(t *testing.T) {
 	}
 }
 
-// The longest response whose every byte takes six as JSON, and a document as long as it can be, fit into a payload.
+// The longest response with six bytes of JSON for every byte, and the longest document, fit into a payload.
 func TestFollowDocumentFitsIntoAPayload(t *testing.T) {
 	t.Parallel()
 	d := FollowDocument{Event: run.OnFailure, Parent: FollowedRun{
@@ -145,7 +145,7 @@ func TestFollowersOfARunHaveOneKey(t *testing.T) {
 	}
 }
 
-func TestSecretsOfTheWholeJobHaveTheirPointers(t *testing.T) {
+func TestSecretsOfTheWholeJobHavePointers(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) *target.Auth {
 		return &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: name}}}

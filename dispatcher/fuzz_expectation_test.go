@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The work of matching is the size of the program for each character, so its bound is that of the work.
+// The cost of matching a character is the size of the program, so bounding the size bounds the cost.
 func FuzzRegexpCost(f *testing.F) {
 	for _, seed := range []string{
 		strings.Repeat("(?:a?){1000}", 83) + "b", "((a{10}){10}){10}", strings.Repeat("(", 50) + "a" + strings.Repeat(")", 50),

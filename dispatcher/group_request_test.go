@@ -62,13 +62,13 @@ func TestHashKeyIsFilledIn(t *testing.T) {
 	}
 }
 
-// A group with callback may say everywhere where to call back, but where others log it: there it must not say the token.
+// A group with callback may use the callback fields everywhere, except the token in texts that others log.
 func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 	t.Parallel()
 	const all = "{{.CallbackURL}}-{{.CallbackTimeout}}"
 	for name, tt := range map[string]struct {
 		set  func(*target.GroupTarget)
-		path string // of the problem; empty: none
+		path string // of the problem; empty if there is none
 	}{
 		"all that may be": {func(g *target.GroupTarget) { g.Path, g.HashKey, g.Body = "/"+all, all, all+"{{.CallbackToken}}" }, ""},
 		"an executor's": {func(g *target.GroupTarget) {

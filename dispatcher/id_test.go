@@ -81,8 +81,7 @@ func TestNodeIDsRoundTrip(t *testing.T) {
 	}
 }
 
-// The values are what receivers have stored to drop duplicates by, and what databases hold as
-// keys: they must never change.
+// Receivers have stored these values to drop duplicates, and databases use them as keys: they must never change.
 func TestIDsNeverChange(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ got, want string }{

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
+func TestDefaultsFillMissingFieldsOfAJob(t *testing.T) {
 	t.Parallel()
 	defaults := &dispatcher.JobDefaults{
 		Timezone: "Europe/Berlin", Retry: &run.Retry{MaxAttempts: 7, Base: 1, Cap: 2, MaxAge: 3},
@@ -73,7 +73,7 @@ func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
+func TestDefaultsAreCheckedLikeTheFieldsTheyFill(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		defaults dispatcher.JobDefaults
@@ -107,7 +107,7 @@ func TestWallClockExpressionsNeedAZone(t *testing.T) {
 		"0 2 * * *": true, "0 0 2 * * ?": true, "@daily": true, "every 45 minutes from 9:00 to 17:00": true, "cron(0 2 * * ? *)": true,
 		"every 3 months": true, "every 1 day": true, "every 2 hours": false, "rate(1 day)": false, "@every 5m": false, "delay(30s)": false,
 		"at(2030-01-01T08:00:00Z)": false, "2030-01-01T08:00:00+02:00": false, "": false, "nonsense": false,
-		"at(2030-01-01T08:00:00)": false, // Validate says that it lacks a zone or an offset
+		"at(2030-01-01T08:00:00)": false, // Validate reports the missing zone or offset
 	} {
 		err := dispatcher.Schedule{Expression: expression}.CheckTimezone()
 		var problem *input.Problem

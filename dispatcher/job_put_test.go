@@ -18,13 +18,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// before returns what a PUT into an app that has nothing yet depends on.
+// before returns the input of a PUT into an empty app.
 func before() JobBefore {
 	bounds := target.Bounds{}.WithDefaults("app")
 	return JobBefore{Bounds: &bounds, Keys: true, Calendars: CompileCalendars(nil)}
 }
 
-// found returns the codes and pointers of what an error holds.
+// found returns the codes and pointers in an error.
 func found(err error) (all []string) {
 	var problems input.Problems
 	problems.AddError("", err)
@@ -80,8 +80,8 @@ func TestPutDecidesAboutAJob(t *testing.T) {
 	}
 }
 
-// What is put as it is stored stays as it is, and everything else makes the next revision.
-func TestPutOfWhatIsStoredChangesNothing(t *testing.T) {
+// A PUT of the stored job changes nothing, and every other PUT makes the next revision.
+func TestPutOfUnchangedJobHasNoEffect(t *testing.T) {
 	t.Parallel()
 	b, job := before(), validJob()
 	first, err := b.Put(job, noon)
@@ -107,7 +107,7 @@ func TestPutOfWhatIsStoredChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAttachedJobGoesOnFromWhatItWas(t *testing.T) {
+func TestAttachedJobContinuesItsEarlierRow(t *testing.T) {
 	t.Parallel()
 	declared, old := validJob(), validJob()
 	old.CreatedAt = noon.Add(-time.Hour)
@@ -136,7 +136,7 @@ func TestAttachedJobGoesOnFromWhatItWas(t *testing.T) {
 	}
 }
 
-// graph returns what follows what on success, as jobs declare it by their names, with the keys that jobs of app have.
+// graph returns the graph of followers on success, as jobs declare them by name, with the keys of jobs of app.
 func graph(follows map[string][]string) FollowGraph {
 	g := FollowGraph{IDs: map[string]int64{}, Names: map[int64]string{}, After: map[int64][]Follower{}, Leaders: map[int64][]Leader{}}
 	key := func(name string) int64 {
@@ -154,7 +154,7 @@ func graph(follows map[string][]string) FollowGraph {
 	return g
 }
 
-// chain returns names each of which follows the one before.
+// chain returns a chain of jobs; each follows the previous one.
 func chain(length int) map[string][]string {
 	follows := map[string][]string{}
 	for i := range length {
@@ -163,7 +163,7 @@ func chain(length int) map[string][]string {
 	return follows
 }
 
-func TestWhereAChainMayLead(t *testing.T) {
+func TestChainsAreBounded(t *testing.T) {
 	t.Parallel()
 	quotas := target.Bounds{}.WithDefaults("app").Quotas
 	quotas.ChainRuns, quotas.ChainDepth = 10, 5
@@ -171,7 +171,7 @@ func TestWhereAChainMayLead(t *testing.T) {
 		graph   map[string][]string
 		job     string
 		follows []string
-		want    string // in the message; empty: nothing is wrong
+		want    string // in the message; empty if there is no problem
 	}{
 		"one after another":    {chain(5), "name", []string{"j0"}, "6 runs would follow one after another"},
 		"as deep as it may be": {chain(4), "name", []string{"j0"}, ""},
@@ -203,8 +203,8 @@ func TestWhereAChainMayLead(t *testing.T) {
 	}
 }
 
-// What leads to a job is read only if more may follow it than before. Jobs that would follow each other in a circle are refused first.
-func TestAChainGrows(t *testing.T) {
+// The jobs before a job are read only if more runs may follow it than before. Circles are refused first.
+func TestGrowsReportsALargerFanOut(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		graph   map[string][]string
@@ -269,7 +269,7 @@ func TestPauseDecides(t *testing.T) {
 	}
 }
 
-// A calendar goes when nothing uses it, and takes along what was kept for it only.
+// An unused calendar is removed, together with calendars that were kept only for it.
 func TestDeleteDecidesAboutACalendar(t *testing.T) {
 	t.Parallel()
 	calendar := func(name string, kept bool, bases ...string) Calendar {

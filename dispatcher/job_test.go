@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func TestRollUpShowsTheStateThatComesFirst(t *testing.T) {
+func TestRollUpShowsTheFirstStateInOrder(t *testing.T) {
 	t.Parallel()
 	waiting := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Enabled: true},
 		TriggerStatus: dispatcher.TriggerStatus{State: dispatcher.TriggerWaiting}}
@@ -105,13 +105,13 @@ func TestMissingScheduleIsOneProblem(t *testing.T) {
 	}
 }
 
-// What the schedule package finds odd about a schedule, those who declare it are told.
+// Warnings of the schedule package reach the author of the job.
 func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 	t.Parallel()
 	berlin := withTrigger(func(t *dispatcher.Trigger) { t.Timezone = "Europe/Berlin" })
 	for name, tt := range map[string]struct {
 		declared dispatcher.Job
-		want     string // code of the one warning
+		want     string // code of the only warning
 	}{
 		"an ordinary schedule":   {declared: job("0 12 * * *", berlin)},
 		"a step that is uneven":  {job("*/7 * * * *"), input.WarnStep},
@@ -181,7 +181,7 @@ func TestUnknownCodesCannotBeAcknowledged(t *testing.T) {
 	}
 }
 
-func TestAbbreviationsOfZonesAreWarnedOf(t *testing.T) {
+func TestWarningAboutZoneAbbreviations(t *testing.T) {
 	t.Parallel()
 	for zone, want := range map[string]string{
 		"EST": "without daylight saving; name a place, such as America/New_York", "HST": "Pacific/Honolulu", "CET": "follows daylight saving",
@@ -198,7 +198,7 @@ func TestAbbreviationsOfZonesAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
+func TestWarningAboutFunctionInAnotherRegion(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:lambda:eu-west-1:123456789012:function:f"
 	for _, tt := range []struct {
@@ -264,7 +264,7 @@ func TestDaysInDurationsComeFirstAndWhole(t *testing.T) {
 	}
 }
 
-// A clock that is behind has a negative offset. Clients read it, although nobody may write one.
+// A clock that is behind has a negative offset. Clients can read it, although people cannot write one.
 func TestNegativeDurationsAreReadButNotWritten(t *testing.T) {
 	t.Parallel()
 	behind := input.Duration(-1500 * time.Millisecond)

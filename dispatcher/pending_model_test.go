@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// ledger is a trigger through edits, with what became of each time that it scheduled.
+// ledger is a trigger through edits, with the outcome of each time that it scheduled.
 type ledger struct {
 	t         *rapid.T
 	job       dispatcher.Job
@@ -58,7 +58,7 @@ func (l *ledger) fire(n int) {
 	l.log = append(l.log, "fire")
 }
 
-// declare declares the job again, as change makes it.
+// declare declares the job again after change.
 func (l *ledger) declare(change func(*dispatcher.Job)) {
 	_, was := l.trigger()
 	declared := l.job
@@ -92,7 +92,7 @@ func (l *ledger) check() {
 	}
 }
 
-// Whatever is edited, and whenever, each time of the schedule that was in force then ends as one run or in one decision.
+// After any edits, each time of the schedule in force at that time ends as one run or in one decision.
 func TestEachScheduledTimeIsSettledOnceThroughEdits(t *testing.T) {
 	t.Parallel()
 	expressions := []string{

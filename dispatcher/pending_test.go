@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// with returns a job with a trigger that changes make.
+// with returns a job with a trigger after changes.
 func with(expression string, changes ...func(*dispatcher.Trigger)) dispatcher.Job {
 	return job(expression, withTrigger(func(t *dispatcher.Trigger) {
 		for _, change := range changes {
@@ -38,7 +38,7 @@ func window(d time.Duration) func(*dispatcher.Trigger) {
 	return func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(d) }
 }
 
-// decisions writes what was decided about pending fires.
+// decisions formats the decisions about pending fires.
 func decisions(missed []dispatcher.Misfire) (all []string) {
 	for _, m := range missed {
 		text := fmt.Sprintf("%s %d %s-%s", m.Decision, m.Count, m.From.Format("15:04:05"), m.To.Format("15:04:05"))
@@ -62,7 +62,7 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 	for name, tt := range map[string]struct {
 		old, declared dispatcher.Job // old at 10:00:00
 		after         time.Duration
-		next          string // empty: as it was
+		next          string // empty if unchanged
 		want          []string
 	}{
 		"one more space":  {old: with("* * * * *"), declared: with("*  * * * *"), after: 10 * time.Minute},
@@ -98,7 +98,7 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 		"older than the window": {old: with("* * * * *"), declared: with("30 12 * * *", window(2*time.Minute)),
 			after: 4 * time.Minute, next: "12:30:00", want: []string{
 				"skip 1 10:01:00-10:01:00", "fire_once 3 10:02:00-10:04:00, run catch_up at 10:04:00"}},
-		// The new schedule has times that the old one had not: a fire that is on time gets a run of its own.
+		// The new schedule has times that the old one did not have: a fire that is on time gets a run of its own.
 		"a denser schedule": {old: with("* * * * *"), declared: with("0/20 * * * * ?"),
 			after: time.Minute + 30*time.Second, next: "10:01:40", want: []string{
 				"fire_all 1 10:01:00-10:01:00, run schedule at 10:01:00"}},
@@ -148,7 +148,7 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 	}
 }
 
-// At most a thousand fires are caught up; those before are skipped, with one decision.
+// At most a thousand fires are caught up; earlier ones are skipped, with one decision.
 func TestPendingFiresBeyondTheLatestThousand(t *testing.T) {
 	t.Parallel()
 	old, _ := revise(t, nil, with("rate(1s)"), monday)
@@ -181,7 +181,7 @@ func TestPendingFiresSurviveStateError(t *testing.T) {
 	}
 }
 
-func TestPendingFiresOfWhatStopsAreSkipped(t *testing.T) {
+func TestPendingFiresOfStoppedTriggersAreSkipped(t *testing.T) {
 	t.Parallel()
 	old, _ := revise(t, nil, with("* * * * *"), monday)
 	off, disabled := with("* * * * *"), with("* * * * *", func(t *dispatcher.Trigger) { t.Enabled = false })
@@ -224,7 +224,7 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 		})(&old)
 		now := monday.Add(later)
 		revised, missed := revise(t, &old, tt.declared, now)
-		for range 2 { // and again, when nothing changes, and when a bound that is not reached does
+		for range 2 { // a second time without a change, and with a changed bound that is not reached
 			got := revised.Triggers["t"]
 			s, err := got.Parse(revised.Identity("t"), got.AnchorAt, nil)
 			if err != nil {

@@ -15,16 +15,16 @@ type phase uint8
 const (
 	unborn   phase = iota // its fire is still to come
 	idle                  // a node has it, or will adopt it; it has not asked for a slot
-	waits                 // it was told to wait
+	waits                 // it has to wait
 	sent                  // it has a slot and a request in flight
 	between               // it has a slot and waits for its next attempt
 	stopping              // it was cancelled while its request was in flight, and keeps its slot until that has stopped
 	done                  // it ended after an attempt
-	ended                 // it ended before an attempt, by something else than a decision: cancelled, lost, deleted
+	ended                 // it ended before an attempt without a decision: cancelled, lost, deleted
 	skipped               // it was skipped
 )
 
-// contenders are the runs of a model, the earliest first. asked tells which have asked for a slot at some time.
+// contenders are the runs of a model, the earliest first. asked has those that have ever asked for a slot.
 type contenders struct {
 	phase [3]phase
 	asked [3]bool
@@ -37,7 +37,7 @@ type replacing struct {
 	seen map[contenders]bool
 }
 
-// decide applies the decisions of the real function. asks is the run that asks; -1: none does.
+// decide applies the decisions of the real function. asks is the run that asks, or -1.
 func (m *replacing) decide(c contenders, asks int) contenders {
 	var all []dispatcher.Contender
 	var runs []int
@@ -72,8 +72,8 @@ func (m *replacing) decide(c contenders, asks int) contenders {
 	return c
 }
 
-// replaced requires that as many later runs as there are slots have asked for one and have not ended before they began, if a run ends
-// in favour of later ones.
+// replaced requires, if a run was replaced, that as many later runs as there are slots have asked for one and did not
+// end before they began.
 func (m *replacing) replaced(c contenders, i int) {
 	later := 0
 	for n := i + 1; n < len(c.phase); n++ {
@@ -86,8 +86,8 @@ func (m *replacing) replaced(c contenders, i int) {
 	}
 }
 
-// explore goes on from a state in every way. A request that is in flight may end the run, or leave it to its next attempt; a
-// run may end at any time before it begins.
+// explore continues a state in every possible way. A request in flight may end the run, or leave it to its next
+// attempt; a run may end at any time before it begins.
 func (m *replacing) explore(c contenders) {
 	if m.seen[c] {
 		return
@@ -102,7 +102,7 @@ func (m *replacing) explore(c contenders) {
 			}
 			m.explore(m.decide(after, asks))
 			if asks < 0 {
-				m.explore(after) // nothing decides until the handler comes
+				m.explore(after) // no decision until the handler runs
 			}
 		}
 		switch p {
@@ -127,8 +127,8 @@ func (m *replacing) explore(c contenders) {
 	m.goesOn(c)
 }
 
-// goesOn requires that the latest run which has not ended begins once the requests in flight have ended and it has asked, unless it
-// has begun.
+// goesOn requires that the latest unfinished run begins once the requests in flight have ended and it has asked,
+// unless it has begun.
 func (m *replacing) goesOn(c contenders) {
 	latest := -1
 	for i, p := range c.phase {
@@ -155,8 +155,8 @@ func (m *replacing) goesOn(c contenders) {
 	}
 }
 
-// A run ends in favour of later ones only if these have asked for a slot. So the latest run that is not ended by something else is
-// always attempted: a later one that has not asked yet may still end before it asks.
+// A run is replaced only by later ones that have asked for a slot. So the latest run that does not end for another
+// cause is always attempted: a later one that has not asked yet may still end before it asks.
 func TestReplaceAttemptsTheLatestRunInEveryOrder(t *testing.T) {
 	t.Parallel()
 	for slots := 1; slots <= 2; slots++ {

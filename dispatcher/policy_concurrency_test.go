@@ -74,15 +74,15 @@ func TestOnlyGroupsHaveSlotsOfEndpoints(t *testing.T) {
 	}
 }
 
-// race is a job whose runs ask for slots in any order, as nodes would: a run that is told to wait
-// asks again once it is roused, and the request of one that is cancelled ends some time later.
+// race is a job with runs that ask for slots in any order, as on real nodes: a run that has to wait asks again when
+// it is woken, and the request of a cancelled run ends some time later.
 type race struct {
 	dispatcher.Job
 	all   []dispatcher.Contender
 	begun []time.Time // by instant, in the order in which they began
 }
 
-// step decides, and does what is decided.
+// step makes decisions and applies them.
 func (r *race) step(t *rapid.T) {
 	verdicts := r.Contend(r.all)
 	if !slices.IsSortedFunc(r.all, func(a, b dispatcher.Contender) int { return a.ScheduledAt.Compare(b.ScheduledAt) }) {
@@ -120,7 +120,7 @@ func (r *race) step(t *rapid.T) {
 	}
 	most := r.QueueLimit
 	if r.ConcurrencyPolicy == run.ConcurrencyReplace {
-		most = r.Slots() // the latest wait for the requests that they replace, whatever the limit
+		most = r.Slots() // the latest wait for the requests that they replace, regardless of the limit
 	}
 	if held > r.Slots() || waiting > most {
 		t.Fatalf("%d runs have a slot and %d wait, want %d and %d at most", held, waiting, r.Slots(), most)
@@ -149,14 +149,14 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 				at := monday.Add(time.Duration(latest) * time.Second)
 				r.all = append(r.all, dispatcher.Contender{Key: run.Key{TriggerID: 1, ScheduledAt: at,
 					Kind: run.KindSchedule}, Live: true})
-			case r.all[i].Slot: // its request ends, be it cancelled or not
+			case r.all[i].Slot: // its request ends, cancelled or not
 				r.all = slices.Delete(r.all, i, i+1)
 			case !r.all[i].Waits:
 				r.all[i].Asks = true
 			}
 			r.step(t)
 		}
-		// Anyone who is left gets its turn: nothing is stuck, however it came about.
+		// Every remaining run gets its turn: none is stuck.
 		for round := 0; len(r.all) > 0; round++ {
 			if round > 200 {
 				t.Fatalf("stuck with %+v", r.all)
@@ -167,8 +167,7 @@ func TestSlotsAreNeverExceededNorLeftUnused(t *testing.T) {
 			}
 			r.step(t)
 		}
-		// Of several slots each run has its own, anyone who asks first; and replace knows nothing of
-		// later runs that are over.
+		// With several slots the order of asking decides, and replace does not know later runs that are over.
 		ordered := r.MaxConcurrency == 1 && r.ConcurrencyPolicy != run.ConcurrencyReplace
 		if ordered && !slices.IsSortedFunc(r.begun, time.Time.Compare) {
 			t.Fatalf("%s: runs began in the order %v", r.ConcurrencyPolicy, r.begun)

@@ -47,8 +47,8 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 	}
 }
 
-// What is skipped and what is kept are the whole gap, and no more than keep are kept, however many
-// there are and wherever the gap begins and ends.
+// Skipped and kept fires together are the whole gap, and at most keep are kept, for any size, beginning and end of
+// the gap.
 func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

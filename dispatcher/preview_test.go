@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// A preview would be worth nothing if the declared trigger fired at other times.
+// A preview would be useless if the declared trigger fired at other times.
 func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{minutely, "rate(7 minutes)", "at(2026-03-02T10:00:01Z)", "0 0 12 ? * MON#2"} {
@@ -28,7 +28,7 @@ func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 	}
 }
 
-// What a PUT refuses, a preview must not promise.
+// A preview must refuse schedules that a PUT refuses.
 func TestPreviewRefusesInvalidSchedules(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {

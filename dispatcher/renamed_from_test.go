@@ -20,7 +20,7 @@ func triggersNamed(names string) map[string]dispatcher.Trigger {
 	return all
 }
 
-// says checks that an error is one problem with this pointer and part of its message; an empty pointer: there is none.
+// says checks that an error is one problem with this pointer and part of its message, or nil if both are empty.
 func says(t *testing.T, err error, pointer, message string) {
 	t.Helper()
 	var problems input.Problems

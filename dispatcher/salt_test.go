@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A salt leads to ids of its own app only: with the same salt, the same names in another app have other ids. So a tenant who
-// chooses the salt of an app computes no id of another one.
+// A salt leads only to ids of its own app: with the same salt, the same names in another app have other ids. So a
+// tenant who chooses the salt of an app cannot compute ids of another one.
 func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -40,8 +40,8 @@ func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 	}
 }
 
-// Event ids, too, follow from names, times and the installation only in apps that no salt of today's length protects: a tenant learns
-// the installation from its own exports.
+// Names, times and the installation are enough to compute event ids only in apps without a salt of the current
+// length: a tenant learns the installation from its own exports.
 func TestEventIDsNeedTheSalt(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -73,7 +73,7 @@ func TestEventIDsNeedTheSalt(t *testing.T) {
 	}
 }
 
-// Ids of apps without a salt, which came from exports of older versions, are what they were there.
+// Ids of apps without a salt, from exports of older versions, stay the same.
 func TestIDsWithoutSaltStay(t *testing.T) {
 	t.Parallel()
 	fire := run.Key{TriggerID: run.TriggerID("shop", "load", "t"), ScheduledAt: time.UnixMilli(1777629600000).UTC(), Kind: run.KindSchedule}

@@ -69,8 +69,7 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 	}
 }
 
-// The walk over the secrets of a target must not pass over one, or it would be stored in the
-// clear.
+// The walk over the secrets of a target must not miss one, because it would be stored in plain text.
 func TestEverySecretOfATargetIsFound(t *testing.T) {
 	t.Parallel()
 	to := full(reflect.TypeFor[target.Target]()).Interface().(target.Target)
@@ -97,7 +96,7 @@ func full(typ reflect.Type) reflect.Value {
 		return v
 	}
 	switch typ.Kind() {
-	case reflect.Uint8: // of a text that has to be JSON
+	case reflect.Uint8: // of a text that must be JSON
 		v.SetUint('1')
 	case reflect.Pointer:
 		v.Set(reflect.New(typ.Elem()))

@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func TestShownTextHidesAndReversesNothing(t *testing.T) {
+func TestShownTextCannotHideOrReverseText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"Zahlungen für Köln, 付款 👍": "Zahlungen für Köln, 付款 👍",

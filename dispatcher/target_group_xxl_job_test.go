@@ -33,7 +33,7 @@ func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
 	}
 }
 
-func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
+func TestExecutorsGetNoDefaultHeaders(t *testing.T) {
 	t.Parallel()
 	job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: target.Target{Group: executorTarget()}}}
 	defaults := &dispatcher.JobDefaults{Headers: map[string]string{"X-Team": "crm"}}
@@ -43,7 +43,7 @@ func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
 	}
 }
 
-func TestExecutorIsToldItsShard(t *testing.T) {
+func TestExecutorGetsItsShard(t *testing.T) {
 	t.Parallel()
 	for _, shard := range []*run.Shard{nil, {Index: 2, Total: 5}} {
 		call := target.Call{
@@ -65,7 +65,7 @@ func TestExecutorIsToldItsShard(t *testing.T) {
 	}
 }
 
-func TestExecutorThatInterruptsRunsTooLateIsWarnedOf(t *testing.T) {
+func TestWarningIfExecutorInterruptsRunsTooLate(t *testing.T) {
 	t.Parallel()
 	for timeout, warned := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		job := dispatcher.Job{App: "shop", Name: "sync"}

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// However a URL is written, its host has one name, or its limits, rates and circuits could be evaded.
+// A host has one name in all spellings of its URL. Otherwise its limits, rates and circuits could be evaded.
 func TestHostHasOneName(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -31,7 +31,7 @@ func TestHostHasOneName(t *testing.T) {
 	}
 }
 
-func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
+func TestHostOfAFunctionIdentifiesIt(t *testing.T) {
 	t.Parallel()
 	const arn, role = "arn:aws:lambda:eu-central-1:123456789012:function:f:live", "arn:aws:iam::210987654321:role/invoker"
 	assume := &target.AssumeRole{RoleARN: role}
@@ -51,7 +51,7 @@ func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
 	}
 }
 
-func TestOnlyPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {
+func TestWarningOnlyAboutPlainHTTPToAnotherMachine(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]int{
 		"https://example.com/": 0, "http://example.com/": 1, "HTTP://example.com/": 1, "http://10.0.0.1:8080/": 1,

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Tags by which trust policies tell apps apart are not a job's to set, in whatever case: AWS ignores it.
+// Jobs cannot set the tags that trust policies distinguish apps by, in any case, because AWS ignores case.
 func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
@@ -19,7 +19,7 @@ func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		tags map[string]string
-		code string // empty: allowed
+		code string // empty if allowed
 	}{
 		"none":            {nil, ""},
 		"others":          {map[string]string{"team": "crm", "carillon": "x", "x-carillon:app": "y"}, ""},

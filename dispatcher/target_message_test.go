@@ -125,7 +125,7 @@ func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 	for name, tt := range map[string]struct {
 		target target.Target
 		change func(*target.Call)
-		want   target.Message // without the attribute of Carillon
+		want   target.Message // without Carillon's attribute
 	}{
 		"the payload is the body": {queueTo(func(*target.SQS) {}), nil, target.Message{Body: `{"a": 1}`}},
 		"a FIFO queue orders by job": {queueTo(func(s *target.SQS) { s.QueueARN += ".fifo" }), nil,
@@ -167,13 +167,13 @@ func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 	}
 }
 
-func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
+func TestMessageIsNotSentIfAWSWouldRefuseIt(t *testing.T) {
 	t.Parallel()
 	large := json.RawMessage(`"` + strings.Repeat("x", input.MaxPayload-2) + `"`)
 	for name, tt := range map[string]struct {
 		target  target.Target
 		payload json.RawMessage
-		code    string // empty: it is sent
+		code    string // empty if it is sent
 	}{
 		"the largest payload to a queue": {queueTo(func(*target.SQS) {}), large, ""},
 		"the largest payload to a topic": {topicTo(func(*target.SNS) {}), large, input.CodePayloadTooLarge},
@@ -196,7 +196,7 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 	}
 }
 
-func TestPayloadThatNoMessageCarriesIsWarnedOf(t *testing.T) {
+func TestWarningIfPayloadIsNotSent(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{"": 0, "x": 1, "{{json .Payload}}": 0} {
 		job := dispatcher.Job{JobSpec: dispatcher.JobSpec{Target: queueTo(func(s *target.SQS) { s.Body = body }), Payload: json.RawMessage(`1`)}}
@@ -206,7 +206,7 @@ func TestPayloadThatNoMessageCarriesIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestHostOfAQueueOrTopicIsWhatAnswersForIt(t *testing.T) {
+func TestHostOfAQueueOrTopicIdentifiesIt(t *testing.T) {
 	t.Parallel()
 	role := &target.AssumeRole{RoleARN: "arn:aws:iam::210987654321:role/r"}
 	for want, target := range map[string]target.Target{
@@ -220,7 +220,7 @@ func TestHostOfAQueueOrTopicIsWhatAnswersForIt(t *testing.T) {
 	}
 }
 
-// Nothing of AWS is allowed unless operators say so.
+// Resources of AWS are allowed only if operators list them.
 func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 	t.Parallel()
 	role := &target.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/shop-sender"}
@@ -260,7 +260,7 @@ func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 	}
 }
 
-// Jobs that Carillon makes itself may have longer names than people can give, and groups of two jobs stay two.
+// Carillon's own jobs may have longer names than people can give, and two jobs must keep different groups.
 func TestDefaultGroupIsAsLongAsAWSAllows(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

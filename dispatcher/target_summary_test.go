@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-func TestSummaryNamesWhatATargetCalls(t *testing.T) {
+func TestSummaryNamesTheTarget(t *testing.T) {
 	t.Parallel()
 	for want, target := range map[target.TargetSummary]target.Target{
 		{Kind: "webhook", Name: "example.com:8443"}: {Webhook: &target.Webhook{URL: "https://Example.com:8443/a?b"}},

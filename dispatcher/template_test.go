@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// templatedCall is one attempt of a webhook with these templates.
+// templatedCall returns one attempt of a webhook with these templates.
 func templatedCall(t testing.TB, w target.Webhook, payload string) target.Call {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC)
@@ -34,7 +34,7 @@ func templatedCall(t testing.TB, w target.Webhook, payload string) target.Call {
 	return call
 }
 
-// templated is a webhook, valid but for what is set.
+// templated returns a webhook that is valid except for the fields that set changes.
 func templated(set func(*target.Webhook)) target.Webhook {
 	var w target.Webhook
 	w.SetDefaults()
@@ -96,7 +96,7 @@ func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 	}
 }
 
-// Values cannot leave their place in a URL, whatever they are.
+// No value can leave its place in a URL.
 func TestValuesInURLsAreEscaped(t *testing.T) {
 	t.Parallel()
 	w := templated(func(w *target.Webhook) {
@@ -258,7 +258,7 @@ func TestAllProblemsOfTemplatesAreReported(t *testing.T) {
 	}
 }
 
-// What a payload makes of templates is known when the job is declared.
+// Templates are filled in with the payload when the job is declared.
 func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ url, body, payload, want string }{
@@ -319,8 +319,8 @@ func TestTemplatesCannotChangeTheHost(t *testing.T) {
 	}
 }
 
-// What is as long as it may be, and nests or repeats as deep as it can, takes a bounded number of
-// faults to refuse and no more room than it may when it is filled in.
+// The longest templates, nested or repeated as deep as possible, are refused with a bounded number of problems, or
+// stay within the bounds when they are filled in.
 func TestLongTemplatesStayWithinBounds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -346,8 +346,8 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 	}
 }
 
-// Whatever is written, it is refused or gives a request within all bounds, to the host that it
-// names; and faults repeat nothing of it.
+// Any text is refused or gives a request within all bounds, to the host that it names; and problems repeat none of
+// it.
 func FuzzTemplate(f *testing.F) {
 	for _, text := range []string{
 		`{{.Job}}`, `{{json .Payload}}`, `{{.ScheduledAt | date "%F" "Europe/Berlin" | json | urlquery}}`,

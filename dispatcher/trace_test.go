@@ -45,7 +45,7 @@ func TestShardsShareTheTraceOfTheirBroadcast(t *testing.T) {
 	}
 }
 
-func TestOnlyTargetsThatTakeItGetTheTraceContext(t *testing.T) {
+func TestOnlyTargetsWithTraceContextGetIt(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(takes bool) target.Target{
 		"webhook": func(b bool) target.Target {

@@ -27,8 +27,8 @@ func upcoming(t *testing.T, name string, s dispatcher.Schedule, now time.Time) v
 			TriggerStatus: dispatcher.TriggerStatus{AnchorAt: anchor, NextFireTime: &next}}}
 }
 
-// The counts of each step are those that enumerating finds, for dense schedules and sparse ones, also over a change of
-// daylight saving.
+// The counts of each step equal an enumeration, for dense and sparse schedules, also over a change of daylight
+// saving.
 func TestUpcomingCountsEachStep(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]dispatcher.Schedule{
@@ -73,7 +73,7 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 	}
 }
 
-func TestUpcomingCountsWhatIsKnownOfDelaysAndOverdueFires(t *testing.T) {
+func TestUpcomingCountsKnownFiresOfDelaysAndOverdueOnes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 2, 0, 0, time.UTC)
 	counter := view.NewUpcomingCounter(now)
@@ -90,13 +90,13 @@ func TestUpcomingCountsWhatIsKnownOfDelaysAndOverdueFires(t *testing.T) {
 	}
 }
 
-// Work is bounded: what it does not suffice for is left out, and the count says so.
+// Work is bounded: triggers beyond the bound are left out, and the count says so.
 func TestUpcomingIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	counter := view.NewUpcomingCounter(now)
 	for n := range 60 {
-		// A schedule by the second whose names differ shares nothing.
+		// A schedule by the second with different names shares nothing.
 		one := upcoming(t, fmt.Sprint("t", n), dispatcher.Schedule{Expression: "0/1 * * * * ?", Timezone: "UTC", Jitter: 1}, now)
 		counter.Add(one, nil)
 	}

@@ -73,7 +73,7 @@ func token(id, name string, scope Scope) APIToken {
 }
 
 // A token cannot remove the last way to manage tokens: by its own end, fewer scopes, or a restriction to apps.
-func TestTheLastTokenThatManagesTokensStaysSo(t *testing.T) {
+func TestLastTokenThatCanManageTokensStays(t *testing.T) {
 	t.Parallel()
 	admin := token("1", "admin", ScopeAdmin)
 	other := token("2", "reader", ScopeRead)
@@ -111,7 +111,7 @@ func TestTheLastTokenThatManagesTokensStaysSo(t *testing.T) {
 	}
 }
 
-func TestARotatedTokenEndsAsBeforeUnlessAsked(t *testing.T) {
+func TestRotationKeepsTheExpiryByDefault(t *testing.T) {
 	t.Parallel()
 	token := APIToken{Name: "ci", TokenSpec: TokenSpec{ExpiresAt: new(noon.Add(time.Hour))}}
 	next, err := token.Rotated(TokenRotation{Hash: [32]byte{1}, Overlap: input.Duration(2 * time.Hour)}, noon)

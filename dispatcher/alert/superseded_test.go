@@ -10,7 +10,7 @@ import (
 )
 
 // A run that was refused as stale counts neither as a failure nor as the success that ends failures.
-func TestSupersededRunsTellAlertsNothing(t *testing.T) {
+func TestSupersededRunsDoNotAffectAlerts(t *testing.T) {
 	t.Parallel()
 	alert := Alert{Spec: Spec{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}}
 	rule := Rule{After: 2, Recovery: true}
@@ -34,7 +34,7 @@ func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	}
 }
 
-func TestOutcomeInBodyIsThatOfTheEnvelope(t *testing.T) {
+func TestOutcomeInBodyComesFromTheEnvelope(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"carillon":{"outcome":"superseded"}}`:              "superseded",

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestCacheKeepsWhatIsUsedAndItsBound(t *testing.T) {
+func TestCacheKeepsUsedValuesWithinItsBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 40
@@ -42,7 +42,7 @@ func TestCacheKeepsWhatIsUsedAndItsBound(t *testing.T) {
 	})
 }
 
-func TestCacheKeepsWhatIsUsedOften(t *testing.T) {
+func TestCacheKeepsFrequentlyUsedValues(t *testing.T) {
 	t.Parallel()
 	c := Sized[int64](100, func(int) int { return 1 })
 	for i := range int64(10_000) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func TestJSONTextThatNoDatabaseStoresIsFound(t *testing.T) {
+func TestUnstorableJSONTextIsFound(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		`{}`:                                    nil,

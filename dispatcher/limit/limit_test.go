@@ -49,7 +49,7 @@ func TestRatesKeepABoundedNumberOfKeys(t *testing.T) {
 	}
 }
 
-func TestLinesTellHowManyWereWithheld(t *testing.T) {
+func TestLinesCountWithheldOnes(t *testing.T) {
 	t.Parallel()
 	l := limit.NewLines(2, time.Minute)
 	written := 0

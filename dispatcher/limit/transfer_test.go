@@ -62,7 +62,7 @@ func get(address, path string) error {
 const slowBody = "POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
 
 // A body on its way counted as a request that the node works on, so slow bodies took all connections.
-func TestClientsThatAreWaitedForMakeRoom(t *testing.T) {
+func TestSlowClientsMakeRoom(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		request string

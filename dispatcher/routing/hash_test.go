@@ -126,7 +126,7 @@ func TestOnlyKeysOfTheEndpointThatChangesMove(t *testing.T) {
 	})
 }
 
-func TestKeysOfAGoneEndpointSpreadOverAllOthers(t *testing.T) {
+func TestKeysOfARemovedEndpointSpreadOverAllOthers(t *testing.T) {
 	t.Parallel()
 	const keys = 10_000
 	endpoints := up(5)
@@ -146,7 +146,7 @@ func TestKeysOfAGoneEndpointSpreadOverAllOthers(t *testing.T) {
 }
 
 // The next choice for a key is the first choice among the others.
-func TestFallbackOfAKeyIsWhereItGoesWithoutTheFirst(t *testing.T) {
+func TestFallbackOfAKeyIsItsChoiceAmongTheOthers(t *testing.T) {
 	t.Parallel()
 	endpoints := up(8)
 	n := newNode(t, routing.ConsistentHash, 1)

@@ -122,7 +122,7 @@ func TestUnknownStrategyIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsAsked(t *testing.T) {
+func TestQuestionsOfStrategies(t *testing.T) {
 	t.Parallel()
 	want := map[routing.Strategy]routing.Question{
 		routing.Failover: "alive", routing.BusyOver: "idle_for_job", routing.GlobalBusyOver: "idle",
@@ -167,7 +167,7 @@ func TestShardGoesToItsEndpointWhileThatMayBeChosen(t *testing.T) {
 	}
 }
 
-func TestShardsOfGoneEndpointsSpreadOverAllOthers(t *testing.T) {
+func TestShardsOfRemovedEndpointsSpreadOverAllOthers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, routing.Broadcast, 1)
 	endpoints := up(5)

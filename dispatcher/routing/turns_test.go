@@ -179,7 +179,7 @@ func (w *world) step(t *rapid.T) {
 	w.counts[id][i]++
 }
 
-func TestEndpointsThatStayTakeTurnsWhileOthersComeAndGo(t *testing.T) {
+func TestEndpointsTakeTurnsWhileOthersComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		strategy            routing.Strategy
@@ -269,7 +269,7 @@ func TestEndpointsThatReturnTogetherTakeTurns(t *testing.T) {
 	}
 }
 
-func TestEndpointThatFlapsStarvesNoOther(t *testing.T) {
+func TestFlappingEndpointDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	for _, s := range []routing.Strategy{
 		routing.RoundRobin, routing.Weighted, routing.LeastFrequentlyUsed, routing.LeastRecentlyUsed, routing.LeastConnections,

@@ -91,7 +91,7 @@ func TestSchedulesAreComparedByMeaning(t *testing.T) {
 }
 
 // Schedules with the same meaning have the same fires.
-func TestSameFiresAreTheSame(t *testing.T) {
+func TestSchedulesOfOneMeaningFireAlike(t *testing.T) {
 	t.Parallel()
 	aliases := map[string]string{"": "Etc/UTC", "UTC": "Etc/UCT", "America/New_York": "US/Eastern",
 		"Europe/London": "GB", "Asia/Kolkata": "Asia/Calcutta"}

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
-func TestKeysLeadToTextsOfADocument(t *testing.T) {
+func TestPickReturnsTextsByKey(t *testing.T) {
 	t.Parallel()
 	const document = `{"a":"robin","n":12.50,"yes":true,"tls.crt":"dotted","db":{"user":"wren","tls.key":"inner","deep":{"x":"y"}},
 		"null":null,"list":[1],"empty":"","line":"last\r\n","unicode":"\u00e4\u003c"}`

@@ -105,7 +105,7 @@ func TestWrongDestinations(t *testing.T) {
 	}
 }
 
-func TestADestinationIsOneThing(t *testing.T) {
+func TestDestinationHasOneKind(t *testing.T) {
 	t.Parallel()
 	both := destination(nil)
 	both.SNS = &AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call", Timeout: DefaultTimeout}
@@ -185,7 +185,7 @@ func TestTemplatesOfAlertsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestTopicsGetWhatSubscribersFilterBy(t *testing.T) {
+func TestTopicsGetAttributesForFilters(t *testing.T) {
 	t.Parallel()
 	d := AlertDestination{SNS: &AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call.fifo"}}
 	d.SNS.SetDefaults()

@@ -73,7 +73,7 @@ func slackTexts(t *testing.T, body []byte) (message slackMessage, texts []string
 	return message, texts
 }
 
-func TestSlackMessagesAreFormattedByNobodyElse(t *testing.T) {
+func TestNamesAndErrorsCannotFormatSlackMessages(t *testing.T) {
 	t.Parallel()
 	const hostile = "<!channel> <@U123> <https://evil.example|click> *bold* @here & \"quoted\"\n\x00:tada:"
 	n := failureNotification()
@@ -133,7 +133,7 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestMessagesToSlackStayBelowWhatItRefuses(t *testing.T) {
+func TestMessagesToSlackStayBelowItsLimit(t *testing.T) {
 	t.Parallel()
 	const refused = 13_000 // characters of all blocks; measured by others, see slackError
 	n := failureNotificationWith(strings.Repeat("<", 100_000))

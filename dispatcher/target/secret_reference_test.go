@@ -44,7 +44,7 @@ func TestReferencesToManagersHaveParts(t *testing.T) {
 }
 
 // All wrong parts are reported at once, and a text that is not a reference is never shown.
-func TestWrongReferencesSayAllThatIsWrong(t *testing.T) {
+func TestAllProblemsOfAReferenceAreReported(t *testing.T) {
 	t.Parallel()
 	const unknown = "secret is not of the form env:SECRET_NAME, file:PATH, awssm:NAME, ssm:NAME or vault:PATH#KEY " +
 		"(not shown: it may be the secret itself)"

@@ -51,7 +51,7 @@ func watched() tfconfig.Content {
 	return tfconfig.Content{App: app, Alerts: []alert.Alert{every, standard, topic}}
 }
 
-func TestAlertsAreWrittenCleanAndTheSame(t *testing.T) {
+func TestWrittenAlertsAreCleanAndEqual(t *testing.T) {
 	t.Parallel()
 	dir, text := written(t, watched())
 	golden(t, filepath.Join("testdata", "alerts", "billing.tf"), text)
@@ -63,7 +63,7 @@ func TestAlertsAreWrittenCleanAndTheSame(t *testing.T) {
 	}
 }
 
-func TestCompareNamesWhatDiffersInAlerts(t *testing.T) {
+func TestCompareNamesDifferencesInAlerts(t *testing.T) {
 	t.Parallel()
 	dir, _ := written(t, watched())
 	server := watched()
@@ -136,7 +136,7 @@ resource "carillon_alert" "unknown" {
 	}
 }
 
-func TestLintNamesJobsOfAlertsThatNoFileDeclares(t *testing.T) {
+func TestLintNamesUndeclaredJobsOfAlerts(t *testing.T) {
 	t.Parallel()
 	const app = "resource \"carillon_app\" \"a\" { name = \"shop\" }\n"
 	const job = "resource \"carillon_job\" \"j\" {\n app = \"shop\"\n name = %s\n" +

@@ -49,7 +49,7 @@ func chain(t *testing.T) tfconfig.Content {
 	return c
 }
 
-func TestFollowsAreWrittenAndTheSame(t *testing.T) {
+func TestWrittenFollowsAreEqual(t *testing.T) {
 	t.Parallel()
 	c := chain(t)
 	dir, text := written(t, c)
@@ -59,7 +59,7 @@ func TestFollowsAreWrittenAndTheSame(t *testing.T) {
 	}
 }
 
-func TestCompareNamesWhatDiffersInFollows(t *testing.T) {
+func TestCompareNamesDifferencesInFollows(t *testing.T) {
 	t.Parallel()
 	dir, _ := written(t, chain(t))
 	server := chain(t)
@@ -90,7 +90,7 @@ func TestLintKnowsTheRulesOfFollows(t *testing.T) {
 }
 
 // Values that depend on unknown ones are not judged.
-func TestLintOfFollowsLeavesOutWhatIsNotKnown(t *testing.T) {
+func TestLintOfFollowsIgnoresUnknownValues(t *testing.T) {
 	t.Parallel()
 	resource := func(label, name, follows string) string {
 		const target = " target {\n webhook { url = \"https://example.com/\" }\n}\n"

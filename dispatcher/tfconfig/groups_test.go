@@ -72,7 +72,7 @@ func fleet(t *testing.T) tfconfig.Content {
 	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job, run}, Groups: groups}
 }
 
-func TestGroupsAreWrittenCleanAndTheSame(t *testing.T) {
+func TestWrittenGroupsAreCleanAndEqual(t *testing.T) {
 	t.Parallel()
 	c := fleet(t)
 	dir, text := written(t, c)
@@ -85,7 +85,7 @@ func TestGroupsAreWrittenCleanAndTheSame(t *testing.T) {
 	}
 }
 
-func TestCompareNamesWhatDiffersInGroups(t *testing.T) {
+func TestCompareNamesDifferencesInGroups(t *testing.T) {
 	t.Parallel()
 	dir, _ := written(t, fleet(t))
 	server := fleet(t)
@@ -125,7 +125,7 @@ func TestLintKnowsTheRulesOfGroups(t *testing.T) {
 }
 
 // Values that depend on unknown ones are not judged.
-func TestLintOfGroupsLeavesOutWhatIsNotKnown(t *testing.T) {
+func TestLintOfGroupsIgnoresUnknownValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := `

@@ -55,7 +55,7 @@ func lint(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func TestLintNamesPlaceRuleAndWayOut(t *testing.T) {
+func TestLintNamesPlaceRuleAndRemedy(t *testing.T) {
 	t.Parallel()
 	golden(t, filepath.Join("testdata", "lint", "problems.txt"), lint(t, filepath.Join("testdata", "lint")))
 }

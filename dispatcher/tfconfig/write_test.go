@@ -80,7 +80,7 @@ func TestWriteLeavesDefaultsOutAndEscapes(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsCleanAndTheSame(t *testing.T) {
+func TestWrittenFilesAreCleanAndEqual(t *testing.T) {
 	t.Parallel()
 	c := content(t)
 	dir, _ := written(t, c)
@@ -105,7 +105,7 @@ func compare(t *testing.T, dir string, c tfconfig.Content) []tfconfig.Difference
 	return found
 }
 
-func TestCompareNamesEachValueThatDiffers(t *testing.T) {
+func TestCompareNamesEachDifferingValue(t *testing.T) {
 	t.Parallel()
 	declared := content(t)
 	dir, _ := written(t, declared)
@@ -137,7 +137,7 @@ func TestCompareNamesEachValueThatDiffers(t *testing.T) {
 	}
 }
 
-func TestCompareLeavesOutWhatFilesDoNotFix(t *testing.T) {
+func TestCompareLeavesOutUnknownValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := `
@@ -195,7 +195,7 @@ func withDefaults(t *testing.T) tfconfig.Content {
 	return c
 }
 
-func TestWriteLeavesOutWhatTheAppGives(t *testing.T) {
+func TestWriteLeavesOutDefaultsOfTheApp(t *testing.T) {
 	t.Parallel()
 	_, text := written(t, withDefaults(t))
 	for _, absent := range []string{"max_attempts", "X-A"} { // the defaults have them
@@ -209,7 +209,7 @@ func TestWriteLeavesOutWhatTheAppGives(t *testing.T) {
 	}
 }
 
-func TestCompareFillsInWhatTheAppGives(t *testing.T) {
+func TestCompareFillsInDefaultsOfTheApp(t *testing.T) {
 	t.Parallel()
 	server := withDefaults(t)
 	job := &server.Jobs[0]
