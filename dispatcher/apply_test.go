@@ -79,13 +79,13 @@ func TestApplyRefusesNewScheduleWithNoFireLeft(t *testing.T) {
 		declared dispatcher.Job
 		want     []string
 	}{
-		"an end that is past":   {job(minutely, endAt(monday.Add(-time.Second))), []string{"/triggers/t/end_at at_past"}},
+		"a past end":            {job(minutely, endAt(monday.Add(-time.Second))), []string{"/triggers/t/end_at at_past"}},
 		"an end at this moment": {job("rate(1m)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
 		"an instant and an end, past": {job("at(2026-03-02T09:00:00Z)", endAt(monday)),
 			[]string{"/triggers/t/end_at at_past", "/triggers/t/expression at_past"}},
-		"an instant after a past end":       {job("at(2026-03-03T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
-		"an instant after an end":           {job("at(2026-03-09T09:00:00Z)", endAt(tomorrow)), []string{"/triggers/t/expression cron_never"}},
-		"an end that is past, if it is off": {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
+		"an instant after a past end": {job("at(2026-03-03T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
+		"an instant after an end":     {job("at(2026-03-09T09:00:00Z)", endAt(tomorrow)), []string{"/triggers/t/expression cron_never"}},
+		"a past end, if it is off":    {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
 	} {
 		for old, before := range map[string]*dispatcher.Job{"new": nil, "changed": new(job("@daily"))} {
 			_, _, err := dispatcher.Apply(before, tt.declared, dispatcher.Prior{}, nil, monday)
@@ -120,18 +120,18 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job(minutely), declared: job(minutely), after: 30 * time.Second,
 			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
-		"an unchanged schedule keeps even a fire that is overdue": {
+		"an unchanged schedule keeps even an overdue fire": {
 			old: job(minutely), declared: job(minutely), after: 10 * time.Minute,
 			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
-		"what is written out in full is the same schedule": {
+		"a schedule with its defaults written out is the same": {
 			old: job(minutely), after: 30 * time.Second,
 			declared: job(minutely, withTrigger(func(t *dispatcher.Trigger) {
 				t.Dialect, t.Timezone = schedule.DialectUnix, "UTC"
 			})),
 			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
-		"a change of what is no schedule keeps the fire time": {
+		"a change outside the schedule keeps the fire time": {
 			old: job(minutely), after: 2 * time.Minute,
 			declared: job(minutely, func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://example.com/other" },
 				withTrigger(func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Hour) })),
@@ -141,7 +141,7 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job(minutely), declared: job("*/5 * * * *"), after: 30 * time.Second,
 			next: "10:05:00", state: dispatcher.TriggerWaiting, anchor: "10:00:30",
 		},
-		"a changed schedule accounts for the fires that were due": {
+		"a changed schedule explains the fires that were due": {
 			old: job(minutely), declared: job("*/5 * * * *"), after: 3*time.Minute + time.Second,
 			next: "10:05:00", state: dispatcher.TriggerWaiting, anchor: "10:03:01", missed: 3,
 		},
@@ -149,7 +149,7 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job(minutely), declared: job("*/5 * * * *"), after: time.Minute,
 			next: "10:05:00", state: dispatcher.TriggerWaiting, anchor: "10:01:00", missed: 1,
 		},
-		"a changed bound keeps a fire that is due": {
+		"a changed bound keeps a due fire": {
 			old: job(minutely), after: 90 * time.Second,
 			declared: job(minutely, withTrigger(func(t *dispatcher.Trigger) {
 				end := monday.Add(time.Hour)
@@ -161,7 +161,7 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job("rate(5 minutes)"), declared: job("rate(7 minutes)"), after: time.Minute,
 			next: "10:08:00", state: dispatcher.TriggerWaiting, anchor: "10:01:00",
 		},
-		"a disabled trigger has no next fire and owes the due ones": {
+		"a disabled trigger has no next fire, and its due ones are missed": {
 			old: job(minutely), declared: job(minutely, off), after: 2 * time.Minute,
 			next: "none", state: dispatcher.TriggerWaiting, anchor: "10:00:00", missed: 2,
 		},
@@ -185,7 +185,7 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job("at(2026-03-02T10:01:00Z)", off), declared: job("at(2026-03-02T10:01:00Z)"), after: time.Hour,
 			next: "none", state: dispatcher.TriggerComplete, anchor: "10:00:00",
 		},
-		"an unchanged instant that is overdue stays due": {
+		"an unchanged overdue instant stays due": {
 			old: job("at(2026-03-02T10:01:00Z)"), declared: job("at(2026-03-02T10:01:00Z)"), after: time.Hour,
 			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},

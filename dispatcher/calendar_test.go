@@ -73,11 +73,11 @@ func TestBasesMustExistWithoutCycles(t *testing.T) {
 		"itself":          {[]dispatcher.Calendar{calendar("a", "a")}, "a", "/bases/0 calendar_base"},
 		"a circle": {[]dispatcher.Calendar{calendar("a", "b"), calendar("b", "c"), calendar("c", "a")}, "a",
 			"/bases/0 calendar_base"},
-		"next to a circle":     {[]dispatcher.Calendar{calendar("a"), calendar("b", "b")}, "a", ""},
-		"the longest chain":    {chain, "c9", ""},
-		"too long a chain":     {chain, "c10", "/bases too_many"},
-		"an unreadable base":   {[]dispatcher.Calendar{calendar("a", "new"), unreadable}, "a", "/bases/0 calendar_base"},
-		"the order is no rule": {[]dispatcher.Calendar{calendar("b"), calendar("a", "b")}, "a", ""},
+		"next to a circle":          {[]dispatcher.Calendar{calendar("a"), calendar("b", "b")}, "a", ""},
+		"the longest chain":         {chain, "c9", ""},
+		"too long a chain":          {chain, "c10", "/bases too_many"},
+		"an unreadable base":        {[]dispatcher.Calendar{calendar("a", "new"), unreadable}, "a", "/bases/0 calendar_base"},
+		"the order does not matter": {[]dispatcher.Calendar{calendar("b"), calendar("a", "b")}, "a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,14 +172,14 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 		next          time.Time // zero if none
 		missed        int
 	}{
-		"a fire to come is excluded":     {nil, none, holiday, monday, midnight, 0},
-		"a fire that is due is excluded": {nil, none, holiday, at(3), midnight, 3},
-		"a fire that is due stays due":   {nil, none, none, at(3), at(1), 0},
-		"an exclusion is lifted":         {nil, holiday, none, at(3), at(4), 0},
-		"none is left": {func(t *dispatcher.Trigger) { t.EndAt = &midnight }, none,
+		"a future fire is excluded": {nil, none, holiday, monday, midnight, 0},
+		"a due fire is excluded":    {nil, none, holiday, at(3), midnight, 3},
+		"a due fire stays due":      {nil, none, none, at(3), at(1), 0},
+		"an exclusion is lifted":    {nil, holiday, none, at(3), at(4), 0},
+		"no fire is left": {func(t *dispatcher.Trigger) { t.EndAt = &midnight }, none,
 			compile(excluding("c", "2026-03-02/2026-03-03")), monday, time.Time{}, 0},
-		"one that was complete goes on":   {func(t *dispatcher.Trigger) { t.EndAt = new(at(10)) }, holiday, none, at(3), at(4), 0},
-		"switched off stays without fire": {func(t *dispatcher.Trigger) { t.Enabled = false }, none, holiday, monday, time.Time{}, 0},
+		"a complete trigger goes on":            {func(t *dispatcher.Trigger) { t.EndAt = new(at(10)) }, holiday, none, at(3), at(4), 0},
+		"a disabled trigger stays without fire": {func(t *dispatcher.Trigger) { t.Enabled = false }, none, holiday, monday, time.Time{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,14 +31,14 @@ func TestExportRefusesWrongOrigins(t *testing.T) {
 		jobs []access.ExportedJob
 		want []string
 	}{
-		"names that were swapped": {[]access.ExportedJob{
+		"swapped names": {[]access.ExportedJob{
 			one("a", "b", map[string]string{"x": "y", "y": "x"}), one("b", "a", nil)}, nil},
-		"names that were used again": {[]access.ExportedJob{
+		"reused names": {[]access.ExportedJob{
 			one("a", "a~2", map[string]string{"x": "x~12", "y": ""}), one("b", "a", nil)}, nil},
 		"two jobs of one origin": {[]access.ExportedJob{one("a", "", nil), one("b", "a", nil)}, []string{"/jobs/1/origin name_mismatch"}},
 		"two triggers of one origin": {[]access.ExportedJob{one("a", "", map[string]string{"x": "", "y": "x"})},
 			[]string{"/jobs/0/triggers/y/origin name_mismatch"}},
-		"origins that are none": {[]access.ExportedJob{one("a", "A", map[string]string{"x": "x~", "y": "y~2~2"})},
+		"invalid origins": {[]access.ExportedJob{one("a", "A", map[string]string{"x": "x~", "y": "y~2~2"})},
 			[]string{"/jobs/0/origin name_format", "/jobs/0/triggers/x/origin name_format", "/jobs/0/triggers/y/origin name_format"}},
 	} {
 		export := access.Export{Format: access.ExportFormat, Installation: "i", ExportedAt: exportedAt,

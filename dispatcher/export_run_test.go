@@ -113,7 +113,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 			waiting("child", chain, follower(missed, run.OnMisfire, "app", "child", chain), ofMissed), ""},
 		"a notification": {waiting("night.alert", alert, told("app", "night", "parent", target.AlertFailure),
 			notification("parent", target.AlertFailure, target.AlertFiring)), ""},
-		"a notification about a job that is gone": {waiting("night.alert", alert, told("app", "night", "gone", target.AlertFailure),
+		"a notification about a deleted job": {waiting("night.alert", alert, told("app", "night", "gone", target.AlertFailure),
 			notification("gone", target.AlertFailure, target.AlertResolved)), ""},
 		"a test of an alert": {waiting("night.alert", alert, told("app", "night", "", ""),
 			notification("", target.AlertFailure, target.AlertTest)), ""},
@@ -121,7 +121,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 		"a run of another app": {
 			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), cause(theirs, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
-		"a run of another app that says nothing of what it comes from": {
+		"a run of another app without a cause": {
 			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), nil), "enum /waiting_runs/0/run"},
 		"a run of another app, after an own run": {
 			waiting("child", chain, follower(theirs, run.OnFailure, "victim", "child", chain), cause(own, run.OnFailure)),
@@ -129,7 +129,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 		"a run of another event": {
 			waiting("child", chain, follower(own, run.OnSuccess, "app", "child", chain), cause(own, run.OnFailure)),
 			"enum /waiting_runs/0/run"},
-		"a run of an event that does not exist": {
+		"a run of an unknown event": {
 			waiting("child", chain, follower(own, "on_fire", "app", "child", chain), cause(own, "on_fire")), "enum /waiting_runs/0/run"},
 		"a run of another job of the app": {
 			waiting("parent", chain, follower(own, run.OnFailure, "app", "child", chain), cause(own, run.OnFailure)),
@@ -237,10 +237,10 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		"one attempt too many": {
 			manual(func(r *access.ExportedRun) { r.Attempt = access.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt",
 		},
-		"fewer attempts than none": {
+		"negative attempts": {
 			manual(func(r *access.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt",
 		},
-		"fewer failures than none": {
+		"negative failures": {
 			manual(func(r *access.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures",
 		},
 		"more failures than attempts": {
@@ -262,7 +262,7 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		"a revision beyond JSON":         {func(e *access.Export) { e.Jobs[1].Revision = 1 << 53 }, "count_range /jobs/1/revision"},
 		"a negative revision of the app": {func(e *access.Export) { e.App.Revision = -1 }, "count_range /app/revision"},
 		"the largest revision":           {func(e *access.Export) { e.App.Revision = 1<<63 - 1 }, "count_range /app/revision"},
-		"fewer fires than none": {
+		"negative fires": {
 			trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = -1 }), "count_range /jobs/1/triggers/t/fired",
 		},
 		"more fires than fit": {
@@ -283,8 +283,8 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		"a pause of a job in year 1": {
 			func(e *access.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until",
 		},
-		"an export of no time": {func(e *access.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
-		"a state that triggers have not": {
+		"an export without a time": {func(e *access.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
+		"a state that triggers never have": {
 			trigger(func(t *dispatcher.ExportedTrigger) { t.State = "gone" }), "enum /jobs/1/triggers/t/state",
 		},
 		"a mute in year 1": {func(e *access.Export) { e.Alerts[0].Muted = &alert.Mute{Until: new(year(1))} },

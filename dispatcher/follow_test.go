@@ -90,7 +90,7 @@ func TestFollowersGetTheResultAsJSONIfItIsJSON(t *testing.T) {
 		"JSON":                    {&run.Response{Body: `{"a": [1]}`}, `{"a":[1]}`, false},
 		"a text":                  {&run.Response{Body: "all\nfine"}, `"all\nfine"`, false},
 		"JSON that was cut":       {&run.Response{Body: `{"a": 1`, BodyTruncated: true}, `"{\"a\": 1"`, true},
-		"a number that was cut":   {&run.Response{Body: `12`, BodyTruncated: true}, `"12"`, true},
+		"a truncated number":      {&run.Response{Body: `12`, BodyTruncated: true}, `"12"`, true},
 		"JSON that is too deep":   {&run.Response{Body: deep}, `"` + deep + `"`, false},
 		"the message of callback": {&run.Response{Body: "accepted", CallbackResult: `{"rows": 3}`}, `{"rows":3}`, false},
 	} {

@@ -52,15 +52,15 @@ func TestPutDecidesAboutAJob(t *testing.T) {
 		"the last job": {before: func(b *JobBefore) { b.Used.Jobs = int64(b.Bounds.Quotas.Jobs) - 1 }},
 		"outside its bounds": {before: func(b *JobBefore) { b.Bounds.Egress.Hosts = []string{} },
 			want: []string{"bound_egress /target/webhook/url"}},
-		"a group there isn't": {job: func(j *Job) {
+		"a missing group": {job: func(j *Job) {
 			j.Target = target.Target{Group: &target.GroupTarget{Name: "g", Timeout: target.DefaultTimeout}}
 		}, want: []string{"group_unknown /target/group/name"}},
-		"a secret to keep that is not stored": {job: secret(target.Secret{Stored: true}),
+		"a missing secret to keep": {job: secret(target.Secret{Stored: true}),
 			want: []string{"secret_missing /target/webhook/signing/secrets/k/stored"}},
 		"a value without keys": {before: func(b *JobBefore) { b.Keys = false },
 			job:  secret(target.Secret{Value: input.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32)))}),
 			want: []string{"secret_keys /target/webhook/signing/secrets/k/value"}},
-		"followers there are not": {job: func(j *Job) { j.OnSuccess = &Follow{Jobs: []string{"a", "b"}} },
+		"missing followers": {job: func(j *Job) { j.OnSuccess = &Follow{Jobs: []string{"a", "b"}} },
 			want: []string{"follow_job_unknown /on_success/jobs/0", "follow_job_unknown /on_success/jobs/1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestChainsAreBounded(t *testing.T) {
 			"name", []string{"a", "v"}, "up to 12 runs would follow one run of job \"name\""},
 		"itself, through others": {map[string][]string{"a": {"b"}, "b": {"name"}},
 			"name", []string{"a"}, "in a circle: name -> a -> b -> name"},
-		"as before, beyond": {map[string][]string{"name": {"j0"}, "j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"j4"}, "j4": {"j5"}},
+		"unchanged, above the quota": {map[string][]string{"name": {"j0"}, "j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"j4"}, "j4": {"j5"}},
 			"name", []string{"j0"}, ""},
 		"behind a long one": {map[string][]string{"j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"name"}, "end": {"ends"}},
 			"name", []string{"end"}, `by way of "j0" -> "j1" -> "j2" -> "j3" -> "name" -> "end" -> "ends"`},
@@ -211,12 +211,12 @@ func TestGrowsReportsALargerFanOut(t *testing.T) {
 		follows []string
 		want    bool
 	}{
-		"a first follower":   {map[string][]string{"a": {"b"}}, []string{"a"}, true},
-		"as before":          {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"a"}, false},
-		"a shorter chain":    {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"b"}, false},
-		"one more":           {map[string][]string{"name": {"a"}, "a": {"b"}, "c": {"d"}}, []string{"a", "c"}, true},
-		"a circle":           {map[string][]string{"a": {"b"}, "b": {"name"}}, []string{"a"}, false},
-		"a job there is not": {map[string][]string{"a": {"b"}}, []string{"none"}, false},
+		"a first follower": {map[string][]string{"a": {"b"}}, []string{"a"}, true},
+		"as before":        {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"a"}, false},
+		"a shorter chain":  {map[string][]string{"name": {"a"}, "a": {"b"}}, []string{"b"}, false},
+		"one more":         {map[string][]string{"name": {"a"}, "a": {"b"}, "c": {"d"}}, []string{"a", "c"}, true},
+		"a circle":         {map[string][]string{"a": {"b"}, "b": {"name"}}, []string{"a"}, false},
+		"a missing job":    {map[string][]string{"a": {"b"}}, []string{"none"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,15 +288,15 @@ func TestDeleteDecidesAboutACalendar(t *testing.T) {
 		gone     []string
 		why      string
 	}{
-		"there is none": {why: `calendar "crm/a": not found`},
-		"unused":        {all: []Calendar{calendar("a", false)}, gone: []string{"a"}},
+		"a missing calendar": {why: `calendar "crm/a": not found`},
+		"unused":             {all: []Calendar{calendar("a", false)}, gone: []string{"a"}},
 		"a base of another": {all: []Calendar{calendar("a", false), calendar("b", false, "a")},
 			why: `calendar "a" is used by calendar "b": in use`},
 		"named by triggers": {all: []Calendar{calendar("a", false)}, triggers: map[string]Users{"a": trigger},
 			why: `calendar "a" is used by job "j" trigger "t" and 1 more: in use`},
 		"it waits":       {all: []Calendar{calendar("a", false)}, triggers: map[string]Users{"a": trigger}, wait: true},
 		"its bases stay": {all: []Calendar{calendar("a", false, "b"), calendar("b", false)}, gone: []string{"a"}},
-		"with what was kept": {all: []Calendar{calendar("a", false, "b"), calendar("b", true, "c"), calendar("c", true)},
+		"with calendars kept for it": {all: []Calendar{calendar("a", false, "b"), calendar("b", true, "c"), calendar("c", true)},
 			gone: []string{"a", "b", "c"}},
 		"a kept one is used": {all: []Calendar{calendar("a", false, "b"), calendar("b", true)}, triggers: map[string]Users{"b": trigger},
 			gone: []string{"a"}},
@@ -333,9 +333,9 @@ func TestRegisterDecidesAboutAnEndpoint(t *testing.T) {
 		"it takes it": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints - 1}, url: "http://10.0.0.1"},
 		"one too many": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints}, url: "http://10.0.0.1",
 			want: []string{"too_many "}},
-		"another network": {before: EndpointBefore{Group: takes}, url: "http://192.168.0.1", want: []string{"egress_denied /url"}},
-		"it declares it":  {before: EndpointBefore{Group: declares}, url: "http://10.0.0.1", conflict: true},
-		"it takes none":   {before: EndpointBefore{}, url: "http://10.0.0.1", conflict: true},
+		"another network":           {before: EndpointBefore{Group: takes}, url: "http://192.168.0.1", want: []string{"egress_denied /url"}},
+		"it declares it":            {before: EndpointBefore{Group: declares}, url: "http://10.0.0.1", conflict: true},
+		"it takes no registrations": {before: EndpointBefore{}, url: "http://10.0.0.1", conflict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

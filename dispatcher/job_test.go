@@ -35,11 +35,11 @@ func TestRollUpShowsTheFirstStateInOrder(t *testing.T) {
 		"no trigger":                        {want: dispatcher.JobInit},
 		"none enabled":                      {triggers: []dispatcher.Trigger{off}, want: dispatcher.JobInit},
 		"a disabled job":                    {triggers: []dispatcher.Trigger{waiting}, disabled: true, want: dispatcher.JobInit},
-		"one armed":                         {triggers: []dispatcher.Trigger{waiting, complete, paused}, want: dispatcher.JobExecuting},
+		"one waiting":                       {triggers: []dispatcher.Trigger{waiting, complete, paused}, want: dispatcher.JobExecuting},
 		"the rest complete":                 {triggers: []dispatcher.Trigger{complete, off}, want: dispatcher.JobComplete},
 		"the rest paused":                   {triggers: []dispatcher.Trigger{complete, paused}, want: dispatcher.JobPaused},
 		"a paused job":                      {triggers: []dispatcher.Trigger{waiting, complete}, paused: true, want: dispatcher.JobPaused},
-		"a paused job with nothing to come": {triggers: []dispatcher.Trigger{complete}, paused: true, want: dispatcher.JobComplete},
+		"a paused job without future fires": {triggers: []dispatcher.Trigger{complete}, paused: true, want: dispatcher.JobComplete},
 		"the last run is live":              {triggers: []dispatcher.Trigger{complete}, live: true, want: dispatcher.JobExecuting},
 		"run by hand":                       {live: true, paused: true, want: dispatcher.JobExecuting},
 		"one in error, with a live run":     {triggers: []dispatcher.Trigger{broken}, live: true, want: dispatcher.JobError},
@@ -113,13 +113,13 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 		declared dispatcher.Job
 		want     string // code of the only warning
 	}{
-		"an ordinary schedule":   {declared: job("0 12 * * *", berlin)},
-		"a step that is uneven":  {job("*/7 * * * *"), input.WarnStep},
-		"a day that may lack":    {job("0 0 31 * *"), input.WarnDay},
-		"an hour that is lost":   {job("30 2 * * *", berlin), input.WarnDST},
-		"a lost hour, answered":  {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
-		"a moved hour":           {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
-		"a window without fires": {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
+		"an ordinary schedule":        {declared: job("0 12 * * *", berlin)},
+		"an uneven step":              {job("*/7 * * * *"), input.WarnStep},
+		"a day that some months lack": {job("0 0 31 * *"), input.WarnDay},
+		"a lost hour":                 {job("30 2 * * *", berlin), input.WarnDST},
+		"a lost hour with a rule":     {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
+		"a moved hour":                {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
+		"a window without fires":      {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
 	} {
 		revised, _ := revise(t, nil, tt.declared, monday)
 		switch {

@@ -105,9 +105,9 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 		"a denser schedule, missed": {old: with("* * * * *"), declared: with("0/20 * * * * ?"),
 			after: 3*time.Minute + 30*time.Second, next: "10:03:40", want: []string{
 				"fire_once 2 10:01:00-10:02:00, run catch_up at 10:03:30", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:00"}},
-		"an end that has passed but for a fire": {old: with("* * * * *"), declared: with("* * * * *", end(4*time.Minute),
+		"an end that has passed except for a fire": {old: with("* * * * *"), declared: with("* * * * *", end(4*time.Minute),
 			repeated(9)), after: 3 * time.Minute},
-		"a repeat count that is used up": {old: with("* * * * *"), declared: with("* * * * *", repeated(2)),
+		"a used up repeat count": {old: with("* * * * *"), declared: with("* * * * *", repeated(2)),
 			after: 4 * time.Minute, next: "none", want: []string{
 				"fire_once 4 10:01:00-10:04:00, run catch_up at 10:04:00"}},
 		"a single time becomes a schedule": {old: with("at(2026-03-02T10:01:00Z)"), declared: with("0 12 * * *"),

@@ -21,12 +21,12 @@ func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 		want   []string
 	}{
 		"the defaults":          {func(*run.Retry) {}, nil},
-		"nothing given":         {func(r *run.Retry) { *r = run.Retry{} }, nil},
+		"all left out":          {func(r *run.Retry) { *r = run.Retry{} }, nil},
 		"one attempt":           {func(r *run.Retry) { r.MaxAttempts = 1 }, nil},
 		"delays":                {func(r *run.Retry) { r.Delays = durations(0, time.Hour) }, nil},
 		"one delay for many":    {func(r *run.Retry) { r.MaxAttempts, r.Delays = 100, durations(time.Second) }, nil},
 		"no attempt":            {func(r *run.Retry) { r.MaxAttempts = 0 }, []string{"/retry/max_attempts attempts_range"}},
-		"less than none":        {func(r *run.Retry) { r.MaxAttempts = -1 }, []string{"/retry/max_attempts attempts_range"}},
+		"negative attempts":     {func(r *run.Retry) { r.MaxAttempts = -1 }, []string{"/retry/max_attempts attempts_range"}},
 		"a billion":             {func(r *run.Retry) { r.MaxAttempts = 1e9 }, []string{"/retry/max_attempts attempts_range"}},
 		"more delays than due":  {func(r *run.Retry) { r.Delays = durations(1, 2, 3) }, []string{"/retry/delays attempts_range"}},
 		"a negative delay":      {func(r *run.Retry) { r.Delays = durations(0, -1) }, []string{"/retry/delays/1 duration_min"}},

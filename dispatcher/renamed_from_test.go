@@ -63,10 +63,10 @@ func TestRenamedFromIsDoneOnce(t *testing.T) {
 		want             map[string]string
 		pointer, message string
 	}{
-		"a rename":              {from: dispatcher.RenamedFrom{"b": "a"}, stored: "a c", want: map[string]string{"a": "b"}},
-		"a rename that is done": {from: dispatcher.RenamedFrom{"b": "a"}, stored: "b c"},
-		"a swap":                {from: swap, stored: "a b", want: map[string]string{"a": "b", "b": "a"}},
-		"a swap that is done":   {from: swap, done: swap, stored: "a b"},
+		"a rename":           {from: dispatcher.RenamedFrom{"b": "a"}, stored: "a c", want: map[string]string{"a": "b"}},
+		"a completed rename": {from: dispatcher.RenamedFrom{"b": "a"}, stored: "b c"},
+		"a swap":             {from: swap, stored: "a b", want: map[string]string{"a": "b", "b": "a"}},
+		"a completed swap":   {from: swap, done: swap, stored: "a b"},
 		"a chain": {from: dispatcher.RenamedFrom{"b": "a", "c": "b"}, stored: "a b",
 			want: map[string]string{"a": "b", "b": "c"}},
 		"a former name that comes new": {from: dispatcher.RenamedFrom{"b": "a"}, done: dispatcher.RenamedFrom{"b": "a"}, stored: "a b"},

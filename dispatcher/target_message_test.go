@@ -92,7 +92,7 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 		"a timeout too short":            {queueTo(func(s *target.SQS) { s.Timeout = 1 }), []string{"/sqs/timeout duration_min"}},
 		"a subject":                      {subject("{{.Job}} failed"), nil},
 		"a subject too long":             {subject(strings.Repeat("x", 1025)), []string{"/sns/subject text_too_long"}},
-		"a role that is no ARN":          {role("x"), []string{"/sqs/assume_role/role_arn role_arn"}},
+		"an invalid role":                {role("x"), []string{"/sqs/assume_role/role_arn role_arn"}},
 		"a role without an ARN":          {role(""), []string{"/sqs/assume_role/role_arn required"}},
 		"all at once": {queueTo(func(s *target.SQS) {
 			s.QueueARN, s.Body, s.MessageGroupID, s.Timeout = "q", "{{", strings.Repeat("x", 1025), 1
@@ -132,7 +132,7 @@ func TestMessagesCarryPayloadAndIdentity(t *testing.T) {
 			target.Message{Body: `{"a": 1}`, GroupID: "shop/report", DeduplicationID: "evt_x"}},
 		"a group is a template": {topicTo(func(s *target.SNS) { s.TopicARN, s.MessageGroupID = s.TopicARN+".fifo", "g-{{.Trigger}}" }), nil,
 			target.Message{Body: `{"a": 1}`, GroupID: "g-nightly", DeduplicationID: "evt_x"}},
-		"a standard queue has a group that is declared": {queueTo(func(s *target.SQS) { s.MessageGroupID = "{{.App}}" }), nil,
+		"a standard queue has a declared group": {queueTo(func(s *target.SQS) { s.MessageGroupID = "{{.App}}" }), nil,
 			target.Message{Body: `{"a": 1}`, GroupID: "shop"}},
 		"a body takes the place of the payload": {queueTo(func(s *target.SQS) { s.Body = `{"p":{{json .Payload}},"n":{{.Attempt}}}` }), nil,
 			target.Message{Body: `{"p":{"a":1},"n":2}`}},

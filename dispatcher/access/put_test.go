@@ -92,7 +92,7 @@ func TestLastTokenThatCanManageTokensStays(t *testing.T) {
 		"bound to an app":        {[]APIToken{admin, other}, bound, by, dispatcher.ErrLastAdmin},
 		"fewer scopes":           {[]APIToken{admin, other}, fewer, by, dispatcher.ErrLastAdmin},
 		"it ends later":          {[]APIToken{admin, other}, ending, by, nil},
-		"there is another":       {[]APIToken{admin, second}, bound, by, nil},
+		"with another admin":     {[]APIToken{admin, second}, bound, by, nil},
 		"by the command line":    {[]APIToken{admin, other}, bound, input.Change{}, nil},
 		"another token, bounded": {[]APIToken{admin, second}, boundToo, by, nil},
 	} {

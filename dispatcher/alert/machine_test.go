@@ -26,43 +26,43 @@ func TestTransitionsOfAlerts(t *testing.T) {
 		rule  Rule
 		steps []alertStep
 	}{
-		"the first failure and the recovery are told once each": {one, []alertStep{
+		"the first failure and the recovery are notified once each": {one, []alertStep{
 			{do: "succeed"}, {do: "fail", want: []string{"firing"}}, {do: "fail"}, {do: "fail"}, {do: "succeed", want: []string{"resolved"}},
 			{do: "succeed"}, {do: "fail", want: []string{"firing"}},
 		}},
 		"failures in a row are counted": {Rule{After: 3, Recovery: true}, []alertStep{
 			{do: "fail"}, {do: "fail"}, {do: "succeed"}, {do: "fail"}, {do: "fail"}, {do: "fail", want: []string{"firing"}},
 		}},
-		"what goes on is told again after as many further failures": {Rule{After: 2, RepeatEvery: 2, Recovery: true}, []alertStep{
+		"a continuing condition is notified again after further failures": {Rule{After: 2, RepeatEvery: 2, Recovery: true}, []alertStep{
 			{do: "fail"}, {do: "fail", want: []string{"firing"}}, {do: "fail"}, {do: "fail", want: []string{"still_firing"}}, {do: "fail"},
 			{do: "fail", want: []string{"still_firing"}},
 		}},
-		"without recovery nobody is told of the end": {Rule{After: 1}, []alertStep{
+		"without recovery the end is not notified": {Rule{After: 1}, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "succeed", want: []string{"[resolved recovery]"}}, {do: "check"},
 			{do: "fail", want: []string{"firing"}},
 		}},
-		"what holds at the end of a mute is told then": {one, []alertStep{
+		"a condition at the end of a mute is notified then": {one, []alertStep{
 			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "check", mute: true}, {do: "check", want: []string{"firing"}},
 			{do: "check"}, {do: "succeed", want: []string{"resolved"}},
 		}},
-		"what began and ended while muted is not told": {one, []alertStep{
+		"a condition within a mute is not notified": {one, []alertStep{
 			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "succeed", mute: true, want: []string{"[resolved not_told]"}},
 			{do: "check"},
 		}},
-		"what ended while muted is told at its end": {one, []alertStep{
+		"an end within a mute is notified at the end of the mute": {one, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "succeed", mute: true, want: []string{"[resolved muted]"}},
 			{do: "check", want: []string{"resolved"}}, {do: "check"},
 		}},
-		"what ended and began again while muted is not told twice": {one, []alertStep{
+		"a condition that ends and begins within a mute is not notified again": {one, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "succeed", mute: true, want: []string{"[resolved muted]"}},
 			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "check"}, {do: "succeed", want: []string{"resolved"}},
 		}},
-		"an acknowledgement is told, and keeps repetitions back until the end": {Rule{After: 1, RepeatEvery: 1, Recovery: true}, []alertStep{
+		"an acknowledgement is notified, and prevents repetitions until the end": {Rule{After: 1, RepeatEvery: 1, Recovery: true}, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "ack", want: []string{"acknowledged"}},
 			{do: "fail", want: []string{"[still_firing acknowledged]"}}, {do: "succeed", want: []string{"resolved"}},
 			{do: "fail", want: []string{"firing"}}, {do: "fail", want: []string{"still_firing"}},
 		}},
-		"at the end of an acknowledgement people are told that it goes on": {one, []alertStep{
+		"at the end of an acknowledgement a continuing condition is notified": {one, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "check"},
 			{do: "wait"}, {do: "check", want: []string{"still_firing"}}, {do: "check"},
 		}},

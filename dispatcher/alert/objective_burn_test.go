@@ -20,15 +20,15 @@ func TestBurnOfObjectives(t *testing.T) {
 		spans         []dispatcher.ObjectiveCounts // 5m, 30m, 1h, 6h, 3d
 		burns, unsure bool
 	}{
-		"nothing is counted":                              {[]dispatcher.ObjectiveCounts{none, none, none, none, none}, false, false},
-		"all fires are in time":                           {[]dispatcher.ObjectiveCounts{good, good, good, good, good}, false, false},
-		"no fire is in time":                              {[]dispatcher.ObjectiveCounts{bad, bad, bad, bad, bad}, true, false},
-		"fires are in time again":                         {[]dispatcher.ObjectiveCounts{good, good, bad, bad, bad}, false, false},
-		"fires of the last 30m were late":                 {[]dispatcher.ObjectiveCounts{good, bad, bad, bad, bad}, true, false},
-		"none was counted since some were late":           {[]dispatcher.ObjectiveCounts{none, none, bad, bad, bad}, false, true},
-		"none was counted in the last 5m":                 {[]dispatcher.ObjectiveCounts{none, good, bad, good, bad}, false, true},
-		"those that were late are long ago":               {[]dispatcher.ObjectiveCounts{none, none, none, none, bad}, false, false},
-		"one was in time since the only one that was not": {[]dispatcher.ObjectiveCounts{good, good, good, bad, bad}, false, false},
+		"no fires":                            {[]dispatcher.ObjectiveCounts{none, none, none, none, none}, false, false},
+		"all fires are in time":               {[]dispatcher.ObjectiveCounts{good, good, good, good, good}, false, false},
+		"no fire is in time":                  {[]dispatcher.ObjectiveCounts{bad, bad, bad, bad, bad}, true, false},
+		"fires are in time again":             {[]dispatcher.ObjectiveCounts{good, good, bad, bad, bad}, false, false},
+		"fires of the last 30m were late":     {[]dispatcher.ObjectiveCounts{good, bad, bad, bad, bad}, true, false},
+		"no fires since some were late":       {[]dispatcher.ObjectiveCounts{none, none, bad, bad, bad}, false, true},
+		"no fires in the last 5m":             {[]dispatcher.ObjectiveCounts{none, good, bad, good, bad}, false, true},
+		"those that were late are long ago":   {[]dispatcher.ObjectiveCounts{none, none, none, none, bad}, false, false},
+		"one in time since the only late one": {[]dispatcher.ObjectiveCounts{good, good, good, bad, bad}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,10 +50,10 @@ func TestTransitionsOfObjectiveAlerts(t *testing.T) {
 	}
 	firing, resolved := []target.AlertTransition{target.AlertFiring}, []target.AlertTransition{target.AlertResolved}
 	for name, steps := range map[string][]step{
-		"a budget that burns is told once, and that it no longer does": {
+		"a burning budget and its end are notified once each": {
 			{good, nil}, {bad, firing}, {bad, nil}, {good, resolved}, {good, nil}, {bad, firing},
 		},
-		"what cannot be told changes nothing": {
+		"an unsure burn changes nothing": {
 			{none, nil}, {unsure, nil}, {bad, firing}, {unsure, nil}, {none, nil}, {bad, nil}, {good, resolved},
 		},
 		"old counts change nothing": {{old, nil}, {bad, firing}, {old, nil}, {good, resolved}},

@@ -31,7 +31,7 @@ func TestPutDecidesAboutAnAlert(t *testing.T) {
 		"one too many":          {Before{Keys: true, Alerts: Max}, given, []string{"too_many "}},
 		"as many as there were": {Before{Keys: true, Alerts: Max, Old: &Alert{}}, given, nil},
 		"a value without keys":  {Before{}, given, []string{"secret_keys /destination/webhook/secret_url/value"}},
-		"nothing to keep": {Before{Keys: true}, target.Secret{Stored: true},
+		"no secret to keep": {Before{Keys: true}, target.Secret{Stored: true},
 			[]string{"secret_missing /destination/webhook/secret_url/stored"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func TestBackupsServeOnlyWhileNoPrimaryIsUp(t *testing.T) {
 		"primaries are down":           {routing.Down, routing.Draining, routing.Up, routing.Up, []string{"c", "d"}},
 		"only suspect primaries exist": {routing.Suspect, routing.Suspect, routing.Down, routing.Draining, []string{"a", "b"}},
 		"only a suspect backup exists": {routing.Down, routing.Down, routing.Down, routing.Suspect, []string{"d"}},
-		"none may be chosen":           {routing.Down, routing.Draining, "asleep", "", nil},
+		"no choice":                    {routing.Down, routing.Draining, "asleep", "", nil},
 	} {
 		endpoints := up(4)
 		for i, state := range []routing.State{tt.a, tt.b, tt.c, tt.d} {

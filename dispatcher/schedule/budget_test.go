@@ -37,7 +37,7 @@ func TestRealSchedulesTakeFewSteps(t *testing.T) {
 	}{
 		"every 5 minutes":                  {"*/5 * * * *", nil, 10},
 		"leap days":                        {"0 0 29 2 *", nil, 60},
-		"a leap day that is a Monday":      {"0 0 0 ? 2 MON#5", nil, 100},
+		"a leap day on a Monday":           {"0 0 0 ? 2 MON#5", nil, 100},
 		"hourly on leap days":              {"0 * * * *", new(rules(schedule.CalendarRule{Only: true, Dates: []string{"02-29"}})), 400},
 		"every second, but on no weekend":  {"* * * * * ?", new(rules(weekend)), 30},
 		"every second outside office time": {"* * * * * ?", new(rules(schedule.CalendarRule{Expression: "* * 9-17 ? * MON-FRI"})), 200},

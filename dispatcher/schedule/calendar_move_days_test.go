@@ -101,7 +101,7 @@ func TestFiresMoveByDaysAndKeepTheirTimeOfDay(t *testing.T) {
 			schedule.Spec{Expression: "0 9,15 4 5 *", OnExcluded: next}, "2026-05-01T00:00:00Z",
 			[]string{"2026-05-05T13:00:00Z", "2026-05-06T07:00:00Z"},
 		},
-		"over a night in which the time is skipped": {
+		"over a night that skips the time": {
 			[]schedule.CalendarRule{{Dates: []string{"2026-03-28"}}}, schedule.Spec{Expression: "30 2 28 3 *", OnExcluded: next},
 			"2026-03-01T00:00:00Z", []string{"2026-03-30T00:30:00Z"},
 		},
@@ -110,7 +110,7 @@ func TestFiresMoveByDaysAndKeepTheirTimeOfDay(t *testing.T) {
 			schedule.Spec{Expression: "30 2 28 3 *", OnExcluded: next, Gap: schedule.GapNext},
 			"2026-03-01T00:00:00Z", []string{"2026-03-29T01:00:00Z"},
 		},
-		"back over a night in which the time is skipped": {
+		"back over a night that skips the time": {
 			[]schedule.CalendarRule{{Dates: []string{"2026-03-30"}}}, schedule.Spec{Expression: "30 2 30 3 *", OnExcluded: previous},
 			"2026-03-01T00:00:00Z", []string{"2026-03-28T01:30:00Z"},
 		},

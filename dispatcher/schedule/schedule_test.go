@@ -79,7 +79,7 @@ func TestNextReturnsTheFirstInstantAfter(t *testing.T) {
 		"years end": {
 			schedule.Spec{Expression: "0 0 0 1 1 ? 2026"}, "2026-01-01T00:00:00Z", nil,
 		},
-		"rate without start counts from the anchor, which does not fire": {
+		"rate without start counts from the anchor, without firing there": {
 			schedule.Spec{Expression: "rate(90s)", Anchor: instant(t, "2026-01-01T00:00:00.250Z")}, "2020-01-01T00:00:00Z",
 			[]string{"2026-01-01T00:01:30.25Z", "2026-01-01T00:03:00.25Z"},
 		},
@@ -214,11 +214,11 @@ func TestBoundsAreInclusiveAndRepeatCountIsTheTotal(t *testing.T) {
 			schedule.Spec{Expression: "rate(4s)", Anchor: start, RepeatCount: 2},
 			[]string{"2026-01-01T00:00:06Z", "2026-01-01T00:00:10Z"},
 		},
-		"cron with a count from its start, which counts": {
+		"cron with a count includes its start": {
 			schedule.Spec{Expression: "0/2 * * * * ?", StartAt: start, RepeatCount: 3},
 			[]string{"2026-01-01T00:00:02Z", "2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z"},
 		},
-		"cron with a count from its anchor, which does not": {
+		"cron with a count excludes its anchor": {
 			schedule.Spec{Expression: "0/2 * * * * ?", Anchor: start, RepeatCount: 2},
 			[]string{"2026-01-01T00:00:04Z", "2026-01-01T00:00:06Z"},
 		},

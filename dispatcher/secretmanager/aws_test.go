@@ -72,23 +72,23 @@ func TestErrorsOfAWSHaveKinds(t *testing.T) {
 		fault servers.Fault
 		want  secretmanager.Kind
 	}{
-		"throttled":                {servers.Fault{Status: 400, Code: "ThrottlingException"}, throttled},
-		"throttled by a proxy":     {servers.Fault{Status: 429, Body: "<html>slow down"}, throttled},
-		"denied":                   {servers.Fault{Status: 400, Code: "AccessDeniedException"}, denied},
-		"a KMS key that is denied": {servers.Fault{Status: 400, Code: "DecryptionFailure"}, denied},
-		"expired credentials":      {servers.Fault{Status: 400, Code: "ExpiredTokenException"}, unreachable},
-		"a wrong clock":            {servers.Fault{Status: 403, Code: "InvalidSignatureException"}, unreachable},
-		"an unknown access key":    {servers.Fault{Status: 400, Code: "UnrecognizedClientException"}, denied},
-		"not there":                {servers.Fault{Status: 400, Code: "ResourceNotFoundException"}, missing},
-		"marked for deletion":      {servers.Fault{Status: 400, Code: "InvalidRequestException"}, missing},
-		"no such parameter":        {servers.Fault{Status: 400, Code: "ParameterNotFound"}, missing},
-		"trouble inside":           {servers.Fault{Status: 500, Code: "InternalServiceError"}, unreachable},
-		"unavailable":              {servers.Fault{Status: 503, Body: "<html>"}, unreachable},
-		"a page that is not JSON":  {servers.Fault{Status: 200, Body: "<html>a captive portal"}, unreachable},
-		"a redirect":               {servers.Fault{Status: 302, Body: "moved"}, unreachable},
-		"wrong parameters":         {servers.Fault{Status: 400, Code: "InvalidParameterException"}, unusable},
-		"too large":                {servers.Fault{Status: 200, Body: strings.Repeat(" ", 600<<10)}, unusable},
-		"slow":                     {servers.Fault{Slow: true}, unreachable},
+		"throttled":               {servers.Fault{Status: 400, Code: "ThrottlingException"}, throttled},
+		"throttled by a proxy":    {servers.Fault{Status: 429, Body: "<html>slow down"}, throttled},
+		"denied":                  {servers.Fault{Status: 400, Code: "AccessDeniedException"}, denied},
+		"a denied KMS key":        {servers.Fault{Status: 400, Code: "DecryptionFailure"}, denied},
+		"expired credentials":     {servers.Fault{Status: 400, Code: "ExpiredTokenException"}, unreachable},
+		"a wrong clock":           {servers.Fault{Status: 403, Code: "InvalidSignatureException"}, unreachable},
+		"an unknown access key":   {servers.Fault{Status: 400, Code: "UnrecognizedClientException"}, denied},
+		"not there":               {servers.Fault{Status: 400, Code: "ResourceNotFoundException"}, missing},
+		"marked for deletion":     {servers.Fault{Status: 400, Code: "InvalidRequestException"}, missing},
+		"no such parameter":       {servers.Fault{Status: 400, Code: "ParameterNotFound"}, missing},
+		"trouble inside":          {servers.Fault{Status: 500, Code: "InternalServiceError"}, unreachable},
+		"unavailable":             {servers.Fault{Status: 503, Body: "<html>"}, unreachable},
+		"a page that is not JSON": {servers.Fault{Status: 200, Body: "<html>a captive portal"}, unreachable},
+		"a redirect":              {servers.Fault{Status: 302, Body: "moved"}, unreachable},
+		"wrong parameters":        {servers.Fault{Status: 400, Code: "InvalidParameterException"}, unusable},
+		"too large":               {servers.Fault{Status: 200, Body: strings.Repeat(" ", 600<<10)}, unusable},
+		"slow":                    {servers.Fault{Slow: true}, unreachable},
 	} {
 		server := servers.NewAWS(t)
 		for operation, read := range reads(client(server)) {
@@ -146,7 +146,7 @@ func TestKeysOfKMSDecryptWithTheirKeyOnly(t *testing.T) {
 		"another key":   {"arn:aws:kms:eu-central-1:123456789012:key/2", blob, secretmanager.Unusable},
 		"altered":       {arn, append([]byte{blob[0] ^ 1}, blob[1:]...), secretmanager.Unusable},
 		"a disabled":    {"arn:aws:kms:eu-central-1:123456789012:key/disabled", blob, secretmanager.Denied},
-		"no such a key": {"alias/none", blob, secretmanager.Missing},
+		"a missing key": {"alias/none", blob, secretmanager.Missing},
 	} {
 		var e *secretmanager.Error
 		if _, err := c.DecryptKey(t.Context(), tt.arn, tt.blob, now); !errors.As(err, &e) || e.Kind != tt.want {

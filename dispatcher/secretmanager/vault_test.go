@@ -54,7 +54,7 @@ func TestErrorsOfVaultHaveKinds(t *testing.T) {
 		want   secretmanager.Kind
 	}{
 		"denied":               {other, path, servers.Fault{}, secretmanager.Denied},
-		"not there":            {v, "secret/data/none", servers.Fault{}, secretmanager.Missing},
+		"missing":              {v, "secret/data/none", servers.Fault{}, secretmanager.Missing},
 		"deleted":              {v, "secret/data/deleted", servers.Fault{}, secretmanager.Missing},
 		"an engine of another": {v, path, servers.Fault{Status: 200, Body: `{"data":{"token":"t"}}`}, secretmanager.Missing},
 		"sealed":               {v, path, servers.Fault{Status: 503, Code: "Vault is sealed"}, secretmanager.Unreachable},

@@ -72,8 +72,8 @@ func TestWrongDestinations(t *testing.T) {
 		"a secret URL elsewhere": {func(w *AlertWebhook) {
 			w.SecretURL = value("https://evil.example/x")
 		}, "/webhook/secret_url/value secret_origin"},
-		"a secret URL that is none": {func(w *AlertWebhook) { w.SecretURL = value("ftp://canary/") }, "/webhook/secret_url/value url_scheme"},
-		"a secret URL that is a template": {func(w *AlertWebhook) {
+		"an invalid secret URL": {func(w *AlertWebhook) { w.SecretURL = value("ftp://canary/") }, "/webhook/secret_url/value url_scheme"},
+		"a template as secret URL": {func(w *AlertWebhook) {
 			w.SecretURL = value("https://example.com/{{.Job}}")
 		}, "/webhook/secret_url/value template_form"},
 		"a signed secret URL": {func(w *AlertWebhook) {

@@ -111,15 +111,15 @@ resource "carillon_app" "a" {
 			files: map[string]string{"main.tf": fmt.Sprintf(job, "local.b"), "l.tf": "locals {\n b = \"${local.a} 2 ?\"\n a = \"0 0 0 30\"\n}"},
 			want:  map[string]string{"cron_never": "February"},
 		},
-		"a delay that is no duration": {
+		"an invalid delay": {
 			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(job, `"0 0 8 * * ?"`), "  trigger",
 				"  retry {\n    delays = [\"5s\", \"10\"]\n  }\n  trigger", 1)},
 			want: map[string]string{"duration_unit": "main.tf:9:21"},
 		},
-		"a trigger that is renamed": {
+		"a renamed trigger": {
 			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"u\"")},
 		},
-		"a trigger that is renamed from its own name": {
+		"a trigger renamed from its own name": {
 			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"t\"")},
 			want:  map[string]string{"name_taken": "main.tf:10:17"},
 		},
@@ -131,20 +131,20 @@ resource "carillon_app" "a" {
 			files: map[string]string{"main.tf": strings.Replace(
 				fmt.Sprintf(app+job, `default_timezone = "Europe/Berlin"`, `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
 		},
-		"a default zone that is not known": {
+		"an unknown default zone": {
 			files: map[string]string{"main.tf": strings.Replace(
 				fmt.Sprintf(app+job, `default_timezone = var.zone`, `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
 			want: map[string]string{"timezone_required": "warning: timezone is missing"},
 		},
-		"a default that is wrong": {
+		"a wrong default": {
 			files: map[string]string{"main.tf": fmt.Sprintf(app+job, `default_timezone = "Mars/Olympus"`, `"0 0 8 * * ?"`)},
 			want:  map[string]string{"tz_unknown": "main.tf:4:22"},
 		},
-		"a warning that is answered": {
+		"an acknowledged warning": {
 			files: map[string]string{"main.tf": strings.Replace(strings.Replace(fmt.Sprintf(job, `"0 30 2 * * ?"`), "UTC", "Europe/Berlin", 1),
 				"  target", "  acknowledge = [\"dst\"]\n  target", 1)},
 		},
-		"a file that is read at plan": {files: map[string]string{"main.tf": fmt.Sprintf(job, `file("expression.txt")`)}},
+		"a file read at plan": {files: map[string]string{"main.tf": fmt.Sprintf(job, `file("expression.txt")`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

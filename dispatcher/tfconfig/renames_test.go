@@ -29,13 +29,13 @@ func TestCompareFollowsRenamedTriggers(t *testing.T) {
 		from          map[string]string
 		want          []string
 	}{
-		"nothing but a name": {server: map[string]string{"old": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 1 * * ?"},
+		"only a name": {server: map[string]string{"old": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 1 * * ?"},
 			from: map[string]string{"new": "old"}, want: []string{`trigger["new"].renamed_from`}},
 		"a name and a schedule": {server: map[string]string{"old": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 2 * * ?"},
 			from: map[string]string{"new": "old"}, want: []string{`trigger["new"].renamed_from`, `trigger["new"].expression`}},
-		"a rename that is done": {server: map[string]string{"new": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 1 * * ?"},
+		"a completed rename": {server: map[string]string{"new": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 1 * * ?"},
 			from: map[string]string{"new": "old"}},
-		"a name that is taken as it gets free": {
+		"a name that is freed and taken at once": {
 			server: map[string]string{"a": "0 0 1 * * ?", "b": "0 0 2 * * ?"}, files: map[string]string{"b": "0 0 1 * * ?", "c": "0 0 2 * * ?"},
 			from: map[string]string{"b": "a", "c": "b"}, want: []string{`trigger["b"].renamed_from`, `trigger["c"].renamed_from`}},
 		"another name without renamed_from": {server: map[string]string{"old": "0 0 1 * * ?"}, files: map[string]string{"new": "0 0 1 * * ?"},
