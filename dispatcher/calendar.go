@@ -32,7 +32,7 @@ type CalendarSpec struct {
 	Timezone string `json:"timezone" schema:"Timezone"`
 	// Rules exclude instants. An instant is included when no rule excludes it.
 	Rules []schedule.CalendarRule `json:"rules,omitempty" schema:"max=100"`
-	// Bases name calendars of the app whose exclusions hold too; at most MaxBases.
+	// Bases name calendars of the app with further exclusions; at most MaxBases.
 	Bases []string `json:"bases,omitempty" schema:"Name,max=10"`
 }
 
@@ -115,7 +115,7 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	return found.calendar, nil
 }
 
-// Check returns what is wrong with the calendar of that name, as Problems, or nil.
+// Check returns the problems of the calendar of that name, as Problems, or nil.
 func (c Calendars) Check(name string) error {
 	if declared, ok := c[name]; ok {
 		return declared.compile().err
@@ -147,7 +147,7 @@ func (c compiledCalendar) code() string {
 	return input.CodeCalendarBase
 }
 
-// unusable says why the calendar of that name cannot be used.
+// unusable explains why the calendar of that name cannot be used.
 func (c compiledCalendar) unusable(name string) string {
 	if c.of == name {
 		return "calendar " + input.Echo(name) + " cannot be used: " + c.cause.Error()

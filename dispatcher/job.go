@@ -62,14 +62,13 @@ type JobSpec struct {
 	Triggers map[string]Trigger `json:"triggers" schema:"key=Name,max=100"`
 }
 
-// JobPolicies say how many runs overlap, and what happens if one fails.
+// JobPolicies decide how many runs overlap, and about runs that fail.
 type JobPolicies struct {
-	// Delivery says what happens to an attempt whose outcome is unknown.
+	// Delivery decides about attempts with an unknown outcome.
 	Delivery run.Delivery `json:"delivery"`
-	// Retry says whether and when a failed run is attempted again.
+	// Retry decides whether and when a failed run is attempted again.
 	Retry run.Retry `json:"retry,omitzero"`
-	// ConcurrencyPolicy says what happens to a run when all slots are taken; empty means
-	// ConcurrencyAllow.
+	// ConcurrencyPolicy decides about a run when all slots are taken; empty means ConcurrencyAllow.
 	ConcurrencyPolicy run.ConcurrencyPolicy `json:"concurrency_policy"`
 	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
 	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.

@@ -23,7 +23,7 @@ type JobBefore struct {
 	Pauses    []AppPause
 	Bounds    *target.Bounds // of the app
 	Used      target.Usage   // by the app
-	Defaults  *JobDefaults   // of the app, for what is attached to the job
+	Defaults  *JobDefaults   // of the app, for attached jobs
 	// Group is the group that the job names; nil if it names none, or the group does not exist.
 	Group    *target.EndpointGroup
 	Attached map[run.FollowEvent]AttachedBefore
@@ -35,7 +35,7 @@ type JobBefore struct {
 // JobChange is the effect of a PUT of a job.
 type JobChange struct {
 	Job    Job       // as it is to be stored, but with the values of its secrets
-	Missed []Misfire // of fires that were due under what it replaces
+	Missed []Misfire // of fires that were due before the change
 	// Jobs and Triggers are how many more the app has afterwards.
 	Jobs, Triggers int
 	Attached       map[run.FollowEvent]AttachedChange // to write; those of other events are removed
@@ -252,7 +252,7 @@ func checkAcknowledged(problems *input.Problems, codes []string) {
 	}
 }
 
-// WarnOfCallback warns of a job whose attempts all fail because no node knows the URL to which callbacks go.
+// WarnOfCallback warns that all attempts of a job fail because no node knows the URL for callbacks.
 func (j Job) WarnOfCallback() []input.Problem {
 	if j.Target.Callback() == nil {
 		return nil

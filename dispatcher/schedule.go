@@ -13,7 +13,7 @@ type Schedule struct {
 	Expression string `json:"expression" schema:"required,max=256"`
 	// Dialect is the dialect of Expression. If it is empty, Carillon recognises the dialect, and the response names it.
 	Dialect schedule.Dialect `json:"dialect"`
-	// Timezone is an IANA name; empty means UTC. A trigger whose expression follows the wall clock needs one.
+	// Timezone is an IANA name; empty means UTC. An expression that follows the wall clock needs one.
 	Timezone string `json:"timezone" schema:"Timezone"`
 	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
 	StartAt *time.Time `json:"start_at,omitempty"`
@@ -27,7 +27,7 @@ type Schedule struct {
 	// DriftHour lets a calendar_interval of days and longer keep the offset of its start
 	// instead of the local hour.
 	DriftHour bool `json:"drift_hour,omitempty"`
-	// Calendar names a calendar of the app whose exclusions apply; empty means none.
+	// Calendar names a calendar of the app, with exclusions that apply; empty means none.
 	Calendar string `json:"calendar,omitempty" schema:"Name"`
 	// OnExcluded decides about fires that Calendar excludes; empty means skip.
 	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
@@ -70,8 +70,7 @@ func (s Schedule) Spec(identity string, anchor time.Time) schedule.Spec {
 	return spec
 }
 
-// IsDelay tells whether a resolved s is a fixed delay, whose next fire is unknown until its
-// run has ended.
+// IsDelay reports whether a resolved s is a fixed delay: its next fire is unknown until its run has ended.
 func (s Schedule) IsDelay() bool {
 	if s.Dialect != schedule.DialectInterval { // others need not be parsed
 		return false

@@ -91,8 +91,8 @@ type Dispatch interface {
 	// next fire although their latest run has ended or was skipped: those in ids, or any if ids is
 	// empty.
 	EndedDelays(ctx context.Context, ids []int64, limit int) ([]EndedDelay, error)
-	// ScheduleNext gives fixed delays their next fires and counts the ended runs. An outdated
-	// DelayedFire changes nothing and is no error.
+	// ScheduleNext gives fixed delays their next fires and counts the ended runs. An outdated DelayedFire changes
+	// nothing and is not an error.
 	ScheduleNext(ctx context.Context, delayed []DelayedFire) error
 	// Quarantine puts a trigger that cannot be evaluated into state error, if it still has
 	// that revision.

@@ -86,7 +86,7 @@ func (a Acknowledgement) Covers(condition target.AlertCondition) bool {
 	return a.Condition == "" || a.Condition == condition
 }
 
-// Decide returns what is stored for a at now. The error is Problems.
+// Decide returns the stored form of a, which is made at now. The error is Problems.
 func (a Acknowledgement) Decide(by input.Change, now time.Time) (AcknowledgedAlert, error) {
 	return AcknowledgedAlert{By: by.Actor, At: now, Until: input.WholeMillis(a.Until), Reason: a.Reason}, checkUntil(a.Until, now)
 }

@@ -128,7 +128,7 @@ const (
 	BackfillComplete   BackfillState = "complete"   // all instants were run or left out
 )
 
-// Ended tells whether a state is final.
+// Ended reports whether a state is final.
 func (s BackfillState) Ended() bool { return s == BackfillCancelled || s == BackfillComplete }
 
 // Backfill is a backfill and its progress.

@@ -193,7 +193,7 @@ const (
 	BulkComplete  BulkState = "complete"  // final: all selected jobs or runs were reached
 )
 
-// Ended tells whether a state is final.
+// Ended reports whether a state is final.
 func (s BulkState) Ended() bool { return s != BulkRunning }
 
 // BulkAction is a bulk action and its progress. It selects as it goes, so its counts may differ from Total.

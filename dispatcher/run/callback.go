@@ -17,7 +17,7 @@ import (
 // Callback is how a target that accepted an attempt reports its outcome later. The run waits in state
 // waiting_callback, without a node.
 type Callback struct {
-	// ID is a number of 63 bits by which the target names the attempt; 0 if it names the run.
+	// ID is a number of 63 bits that the target names the attempt by; 0 if it names the run.
 	ID int64
 	// Group is the endpoint group with the executors that have the attempt; empty if it has none.
 	Group string

@@ -244,7 +244,7 @@ const (
 	ClassHostRate        Class = "host_rate"        // deferred: too many requests to the host
 	ClassThrottled       Class = "throttled"        // AWS had no room; it costs no attempt of the policy
 	ClassFunctionError   Class = "function_error"
-	ClassFunctionTime    Class = "function_timeout" // not that of the attempt
+	ClassFunctionTime    Class = "function_timeout" // not the attempt's
 	ClassCredentials     Class = "credentials"      // the node has no credentials that AWS accepts
 	ClassOAuth2          Class = "oauth2"           // no token from its endpoint, or the target refused a replaced one
 	ClassConfig          Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble

@@ -57,8 +57,8 @@ func TestRealSchedulesTakeFewSteps(t *testing.T) {
 	}
 }
 
-// A schedule whose fires the calendar excludes, day after day, costs a bounded number of steps and
-// says so. Schedules that end are told apart from it.
+// A schedule with fires that the calendar excludes, day after day, ends with an error after a bounded number of
+// steps. Schedules that end are distinguished from it.
 func TestSearchThatTakesTooManyStepsIsAnError(t *testing.T) {
 	t.Parallel()
 	at := instant(t, "2026-06-15T12:34:56Z")

@@ -290,7 +290,7 @@ func (p *program) readAWSRate(text, inner string) *input.Problem {
 	return err
 }
 
-// one returns a list of the problem, or nil if there is none.
+// one returns a list with the problem, or nil if there is none.
 func one(f *input.Problem) []*input.Problem {
 	if f == nil {
 		return nil

@@ -215,7 +215,7 @@ func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *input.Proble
 	return nil
 }
 
-// relativeWeekday reads L, 6L, FRIL, 6#3 and FRI#3 into r, whose weekdays count from 0.
+// relativeWeekday reads L, 6L, FRIL, 6#3 and FRI#3 into r, which counts weekdays from 0.
 func (it item) relativeWeekday(r *dayRule) *input.Problem {
 	if it.text == "L" { // documented by Quartz: the last day of the week, every Saturday
 		r.dow = 1 << 6

@@ -36,9 +36,9 @@ type Shift struct {
 	Local string
 }
 
-// Shifts returns the jumps of the local clock in (from, to] that skip, move or double fires
-// of a cron expression. It returns none for expressions whose hour field covers all 24 hours,
-// because they follow the clock, and none for the other dialects.
+// Shifts returns the jumps of the local clock in (from, to] that skip, move or double fires of a cron expression. It
+// returns none for expressions whose hour field covers all 24 hours, because they follow the clock, and none for the
+// other dialects.
 func (s *Schedule) Shifts(from, to time.Time) []Shift {
 	cron, ok := s.source.(seconds)
 	if !ok || cron.zoned.wall.fields.everyHour() {

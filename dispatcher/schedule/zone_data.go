@@ -212,7 +212,7 @@ func (z *Zones) zone(name string) (*timeZone, *input.Problem) {
 	return loaded.(*timeZone), nil
 }
 
-// Location returns the zone of an IANA name from the data in use. It returns false if there is no such zone.
+// Location returns the zone of an IANA name from the data in use, and false if it does not exist.
 func Location(name string) (*time.Location, bool) { return CurrentZones().Location(name) }
 
 func loadZone(file *zip.File) (*time.Location, error) {

@@ -18,7 +18,7 @@ type AlertDestination struct {
 
 // AlertWebhook is a webhook that gets a message for each notification.
 type AlertWebhook struct {
-	// Webhook says how requests are sent. Its templates use AlertTemplateFields. Only format template has a body.
+	// Webhook describes the requests. Its templates use AlertTemplateFields. Only format template has a body.
 	Webhook
 	// Format is the form of the messages; empty means AlertFormatCarillon.
 	Format AlertFormat `json:"format,omitempty"`

@@ -178,7 +178,7 @@ func DefaultSecrets(app string) []string {
 type Usage struct {
 	Jobs     int64 `json:"jobs"`
 	Triggers int64 `json:"triggers"`
-	// BytesKept is an estimate: nodes report what they store some seconds later.
+	// BytesKept is an estimate: nodes report stored bytes some seconds later.
 	BytesKept int64 `json:"bytes_kept"`
 }
 

@@ -27,7 +27,7 @@ type Call struct {
 	// trigger before and after this one, or zero; they are set only if Templates use them.
 	Templates              *Templates
 	PreviousFire, NextFire time.Time
-	// Delivery and Retry tell the engine what to do when the call fails.
+	// Delivery and Retry decide how the engine continues after a failed call.
 	Delivery run.Delivery
 	Retry    run.Retry
 	// Slots is how many runs of its job there may be at once; 0 means any number. See Job.Slots.

@@ -138,7 +138,7 @@ func (t *TLS) check(problems *input.Problems, path string) {
 	}
 }
 
-// certificates reports whether a text is PEM certificates and nothing else.
+// certificates reports whether a text consists of PEM certificates only.
 func certificates(text string) bool {
 	all, err := parseCertificates(text)
 	return err == nil && len(all) > 0

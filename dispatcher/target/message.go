@@ -220,7 +220,7 @@ func (t *template) text(problems *input.Problems, path, what string, c *Call, mo
 	return text
 }
 
-// order sets the ids by which queues order messages and drop repeated ones.
+// order sets the ids that let queues order messages and drop repeated ones.
 func (t *messageTemplates) order(problems *input.Problems, m *Message, c *Call) {
 	if t.fifo {
 		m.GroupID, m.DeduplicationID = defaultGroup(c.App, c.Job), c.EventID

@@ -57,7 +57,7 @@ const (
 	VerdictPlanned Verdict = "planned" // it is in the future
 	VerdictNone    Verdict = "none"    // it was never scheduled
 	VerdictUnknown Verdict = "unknown" // the history does not reach back so far, or cannot be evaluated
-	VerdictMissing Verdict = "missing" // it was scheduled, but the ledger has nothing about it
+	VerdictMissing Verdict = "missing" // it was scheduled, but is missing in the ledger
 )
 
 // ExplainQuery names the time of a trigger to explain.

@@ -182,7 +182,7 @@ type (
 		// unreadable: a node cannot read or use a secret; refused: the target responded 401 or 403; oauth2: the
 		// token endpoint gave no token; aws: the node has no credentials that AWS accepts.
 		Reason CredentialReason `json:"reason"`
-		// Runs is how many of the latest runs failed or wait because of it; MaxCredentialRuns means at least so many.
+		// Runs is how many of the latest runs failed or wait because of it; MaxCredentialRuns means that many or more.
 		Runs int `json:"runs"`
 		// Run is the latest; Class, HTTPStatus and Error are how it failed, and At is when, zero before its end.
 		Run        string    `json:"run"`

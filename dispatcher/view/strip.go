@@ -70,7 +70,7 @@ const (
 	CellPlanned  CellKind = "planned"  // it is in the future
 	CellExcluded CellKind = "excluded" // the calendar of the trigger excludes it
 	CellNone     CellKind = "none"     // no fire: the trigger was disabled, or daylight saving skips the time
-	CellMissing  CellKind = "missing"  // it was scheduled, but the ledger has nothing about it
+	CellMissing  CellKind = "missing"  // it was scheduled, but is missing in the ledger
 	CellUnknown  CellKind = "unknown"  // its schedule cannot be evaluated
 )
 
