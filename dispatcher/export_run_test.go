@@ -229,8 +229,8 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		change func(*access.Export)
 		want   string
 	}{
-		"as it was exported": {func(*access.Export) {}, ""},
-		"the most attempts":  {manual(func(r *access.ExportedRun) { r.Attempt = access.MostRunAttempts }), ""},
+		"unchanged":         {func(*access.Export) {}, ""},
+		"the most attempts": {manual(func(r *access.ExportedRun) { r.Attempt = access.MostRunAttempts }), ""},
 		"too many attempts": {
 			manual(func(r *access.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt",
 		},

@@ -70,7 +70,7 @@ func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 		set  func(*target.GroupTarget)
 		path string // of the problem; empty if there is none
 	}{
-		"all that may be": {func(g *target.GroupTarget) { g.Path, g.HashKey, g.Body = "/"+all, all, all+"{{.CallbackToken}}" }, ""},
+		"all allowed fields": {func(g *target.GroupTarget) { g.Path, g.HashKey, g.Body = "/"+all, all, all+"{{.CallbackToken}}" }, ""},
 		"an executor's": {func(g *target.GroupTarget) {
 			g.Callback, g.XXLJob = nil, &target.XXLJobRun{Handler: "h", Param: "{{.CallbackToken}}"}
 		}, "/group/xxl_job/param"},

@@ -173,16 +173,16 @@ func TestChainsAreBounded(t *testing.T) {
 		follows []string
 		want    string // in the message; empty if there is no problem
 	}{
-		"one after another":    {chain(5), "name", []string{"j0"}, "6 runs would follow one after another"},
-		"as deep as it may be": {chain(4), "name", []string{"j0"}, ""},
-		"two at a time":        {map[string][]string{"a": {"x", "y"}, "b": {"x", "y"}}, "name", []string{"a", "b"}, ""},
+		"one after another": {chain(5), "name", []string{"j0"}, "6 runs would follow one after another"},
+		"the deepest chain": {chain(4), "name", []string{"j0"}, ""},
+		"two at a time":     {map[string][]string{"a": {"x", "y"}, "b": {"x", "y"}}, "name", []string{"a", "b"}, ""},
 		"many at a time": {map[string][]string{"a": {"v", "w", "x", "y", "z"}},
 			"name", []string{"a", "v"}, "up to 12 runs would follow one run of job \"name\""},
 		"itself, through others": {map[string][]string{"a": {"b"}, "b": {"name"}},
 			"name", []string{"a"}, "in a circle: name -> a -> b -> name"},
 		"unchanged, above the quota": {map[string][]string{"name": {"j0"}, "j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"j4"}, "j4": {"j5"}},
 			"name", []string{"j0"}, ""},
-		"behind a long one": {map[string][]string{"j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"name"}, "end": {"ends"}},
+		"behind a long chain": {map[string][]string{"j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"name"}, "end": {"ends"}},
 			"name", []string{"end"}, `by way of "j0" -> "j1" -> "j2" -> "j3" -> "name" -> "end" -> "ends"`},
 		"a thousand and more": {chain(MostFollowing + 1), "name", []string{"j0"}, "more than 1000 jobs would follow job \"name\""},
 	} {
@@ -298,9 +298,9 @@ func TestDeleteDecidesAboutACalendar(t *testing.T) {
 		"its bases stay": {all: []Calendar{calendar("a", false, "b"), calendar("b", false)}, gone: []string{"a"}},
 		"with calendars kept for it": {all: []Calendar{calendar("a", false, "b"), calendar("b", true, "c"), calendar("c", true)},
 			gone: []string{"a", "b", "c"}},
-		"a kept one is used": {all: []Calendar{calendar("a", false, "b"), calendar("b", true)}, triggers: map[string]Users{"b": trigger},
+		"a used kept calendar": {all: []Calendar{calendar("a", false, "b"), calendar("b", true)}, triggers: map[string]Users{"b": trigger},
 			gone: []string{"a"}},
-		"a kept one has a second": {all: []Calendar{calendar("a", false, "b"), calendar("b", true), calendar("d", false, "b")},
+		"a kept calendar with a second user": {all: []Calendar{calendar("a", false, "b"), calendar("b", true), calendar("d", false, "b")},
 			gone: []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,12 +330,12 @@ func TestRegisterDecidesAboutAnEndpoint(t *testing.T) {
 		want     []string
 		conflict bool
 	}{
-		"it takes it": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints - 1}, url: "http://10.0.0.1"},
+		"accepted": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints - 1}, url: "http://10.0.0.1"},
 		"one too many": {before: EndpointBefore{Group: takes, Others: target.MaxEndpoints}, url: "http://10.0.0.1",
 			want: []string{"too_many "}},
-		"another network":           {before: EndpointBefore{Group: takes}, url: "http://192.168.0.1", want: []string{"egress_denied /url"}},
-		"it declares it":            {before: EndpointBefore{Group: declares}, url: "http://10.0.0.1", conflict: true},
-		"it takes no registrations": {before: EndpointBefore{}, url: "http://10.0.0.1", conflict: true},
+		"another network":     {before: EndpointBefore{Group: takes}, url: "http://192.168.0.1", want: []string{"egress_denied /url"}},
+		"a declared endpoint": {before: EndpointBefore{Group: declares}, url: "http://10.0.0.1", conflict: true},
+		"no registrations":    {before: EndpointBefore{}, url: "http://10.0.0.1", conflict: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,7 +35,7 @@ func TestRollUpShowsTheFirstStateInOrder(t *testing.T) {
 		"no trigger":                        {want: dispatcher.JobInit},
 		"none enabled":                      {triggers: []dispatcher.Trigger{off}, want: dispatcher.JobInit},
 		"a disabled job":                    {triggers: []dispatcher.Trigger{waiting}, disabled: true, want: dispatcher.JobInit},
-		"one waiting":                       {triggers: []dispatcher.Trigger{waiting, complete, paused}, want: dispatcher.JobExecuting},
+		"one is waiting":                    {triggers: []dispatcher.Trigger{waiting, complete, paused}, want: dispatcher.JobExecuting},
 		"the rest complete":                 {triggers: []dispatcher.Trigger{complete, off}, want: dispatcher.JobComplete},
 		"the rest paused":                   {triggers: []dispatcher.Trigger{complete, paused}, want: dispatcher.JobPaused},
 		"a paused job":                      {triggers: []dispatcher.Trigger{waiting, complete}, paused: true, want: dispatcher.JobPaused},

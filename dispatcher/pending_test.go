@@ -74,7 +74,7 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 			next: "10:05:00", want: []string{"fire_once 4 10:01:00-10:04:00, run catch_up at 10:05:01"}},
 		"the first of them": {old: with("* * * * *"), declared: with("1 * * * *"), after: 3*time.Minute + time.Second,
 			next: "10:01:00", want: []string{"fire_once 2 10:02:00-10:03:00, run catch_up at 10:03:01"}},
-		"one in the middle, once": {old: with("* * * * *"), declared: with("2 * * * *"), after: 3 * time.Minute,
+		"one in the middle, fire_once": {old: with("* * * * *"), declared: with("2 * * * *"), after: 3 * time.Minute,
 			next: "11:02:00", want: []string{
 				"fire_once 1 10:01:00-10:01:00, run catch_up at 10:03:00",
 				"fire_all 1 10:02:00-10:02:00, run schedule at 10:02:00", "fire_once 1 10:03:00-10:03:00, run catch_up at 10:03:00"}},
@@ -84,7 +84,7 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 		"one in the middle, skip": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.Skip)),
 			after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
 				"skip 1 10:01:00-10:01:00", "skip 1 10:03:00-10:03:00"}},
-		"one in the middle, all": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.FireAll)),
+		"one in the middle, fire_all": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.FireAll)),
 			after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
 				"fire_all 1 10:01:00-10:01:00, run schedule at 10:03:01", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:02"}},
 		"another schedule, once": {old: with("* * * * *"), declared: with("30 12 * * *"),

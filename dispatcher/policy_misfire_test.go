@@ -27,7 +27,7 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 		"unknown":     {func(t *dispatcher.Trigger) { t.MisfirePolicy = "Skip" }, "/triggers/t/misfire_policy", input.CodeEnum},
 		"a window":    {func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(time.Minute) }, "", ""},
 		"the longest": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow }, "", ""},
-		"a longer one": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow + 1 },
+		"a longer window": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow + 1 },
 			"/triggers/t/catch_up_window", input.CodeDurationMax},
 		"within the threshold": {func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(59 * time.Second) },
 			"/triggers/t/catch_up_window", input.CodeDurationMin},

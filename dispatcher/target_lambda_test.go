@@ -21,14 +21,14 @@ func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
 		tags map[string]string
 		code string // empty if allowed
 	}{
-		"none":            {nil, ""},
-		"others":          {map[string]string{"team": "crm", "carillon": "x", "x-carillon:app": "y"}, ""},
-		"the app":         {map[string]string{"carillon:app": "b"}, input.CodeSessionTag},
-		"in another case": {map[string]string{"Carillon:JOB": "b"}, input.CodeSessionTag},
-		"any of those":    {map[string]string{"carillon:tenant": "b"}, input.CodeSessionTag},
-		"those of AWS":    {map[string]string{"aws:PrincipalTag": "b"}, input.CodeSessionTag},
-		"too many":        {many, input.CodeTooMany},
-		"no name":         {map[string]string{"": "b"}, input.CodeLabelFormat},
+		"none":             {nil, ""},
+		"others":           {map[string]string{"team": "crm", "carillon": "x", "x-carillon:app": "y"}, ""},
+		"the app":          {map[string]string{"carillon:app": "b"}, input.CodeSessionTag},
+		"in another case":  {map[string]string{"Carillon:JOB": "b"}, input.CodeSessionTag},
+		"any reserved tag": {map[string]string{"carillon:tenant": "b"}, input.CodeSessionTag},
+		"tags of AWS":      {map[string]string{"aws:PrincipalTag": "b"}, input.CodeSessionTag},
+		"too many":         {many, input.CodeTooMany},
+		"no name":          {map[string]string{"": "b"}, input.CodeLabelFormat},
 	} {
 		var l target.Lambda
 		l.SetDefaults()

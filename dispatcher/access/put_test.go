@@ -46,7 +46,7 @@ func TestPutDecidesAboutAnApp(t *testing.T) {
 			[]string{"bound_operator /bounds"}, false},
 		"suspended by an operator": {AppBefore{Revision: 1, Enabled: true},
 			App{AppSpec: AppSpec{Enabled: true, Bounds: suspended()}}, operator, nil, false},
-		"kept for longer than it may": {AppBefore{Revision: 1}, App{AppSpec: AppSpec{Retention: input.Duration(input.MaxRetention)}}, owner,
+		"retention above the quota": {AppBefore{Revision: 1}, App{AppSpec: AppSpec{Retention: input.Duration(input.MaxRetention)}}, owner,
 			[]string{"bound_quota /retention"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

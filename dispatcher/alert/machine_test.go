@@ -66,7 +66,7 @@ func TestTransitionsOfAlerts(t *testing.T) {
 			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "check"},
 			{do: "wait"}, {do: "check", want: []string{"still_firing"}}, {do: "check"},
 		}},
-		"a recovery after the end of an acknowledgement says enough": {one, []alertStep{
+		"a recovery replaces the notification at the end of an acknowledgement": {one, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "wait"},
 			{do: "succeed", want: []string{"resolved"}},
 		}},

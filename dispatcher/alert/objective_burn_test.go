@@ -27,7 +27,7 @@ func TestBurnOfObjectives(t *testing.T) {
 		"fires of the last 30m were late":     {[]dispatcher.ObjectiveCounts{good, bad, bad, bad, bad}, true, false},
 		"no fires since some were late":       {[]dispatcher.ObjectiveCounts{none, none, bad, bad, bad}, false, true},
 		"no fires in the last 5m":             {[]dispatcher.ObjectiveCounts{none, good, bad, good, bad}, false, true},
-		"those that were late are long ago":   {[]dispatcher.ObjectiveCounts{none, none, none, none, bad}, false, false},
+		"late fires are long ago":             {[]dispatcher.ObjectiveCounts{none, none, none, none, bad}, false, false},
 		"one in time since the only late one": {[]dispatcher.ObjectiveCounts{good, good, good, bad, bad}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

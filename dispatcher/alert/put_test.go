@@ -27,10 +27,10 @@ func TestPutDecidesAboutAnAlert(t *testing.T) {
 		url    target.Secret
 		want   []string
 	}{
-		"new":                   {Before{Keys: true}, given, nil},
-		"one too many":          {Before{Keys: true, Alerts: Max}, given, []string{"too_many "}},
-		"as many as there were": {Before{Keys: true, Alerts: Max, Old: &Alert{}}, given, nil},
-		"a value without keys":  {Before{}, given, []string{"secret_keys /destination/webhook/secret_url/value"}},
+		"new":                          {Before{Keys: true}, given, nil},
+		"one too many":                 {Before{Keys: true, Alerts: Max}, given, []string{"too_many "}},
+		"an existing one at the limit": {Before{Keys: true, Alerts: Max, Old: &Alert{}}, given, nil},
+		"a value without keys":         {Before{}, given, []string{"secret_keys /destination/webhook/secret_url/value"}},
 		"no secret to keep": {Before{Keys: true}, target.Secret{Stored: true},
 			[]string{"secret_missing /destination/webhook/secret_url/stored"}},
 	} {

@@ -71,16 +71,16 @@ func TestClientOfARequest(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"the peer":                       {"192.0.2.1:5", nil, "192.0.2.1"},
-		"a stranger's header is ignored": {"192.0.2.1:5", []string{"198.51.100.7"}, "192.0.2.1"},
-		"of a proxy the last":            {"10.1.1.1:5", []string{"1.1.1.1, 198.51.100.7"}, "198.51.100.7"},
-		"proxies in between are skipped": {"10.1.1.1:5", []string{"1.1.1.1, 198.51.100.7, 10.2.2.2"}, "198.51.100.7"},
-		"headers are one list":           {"10.1.1.1:5", []string{"1.1.1.1", "198.51.100.7"}, "198.51.100.7"},
-		"with a port":                    {"10.1.1.1:5", []string{"198.51.100.7:4711"}, "198.51.100.7"},
-		"a forged address is ignored":    {"10.1.1.1:5", []string{"198.51.100.7, unknown"}, "10.1.1.1"},
-		"a proxy without the header":     {"10.1.1.1:5", nil, "10.1.1.1"},
-		"IPv4 in IPv6":                   {"[::ffff:10.1.1.1]:5", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
-		"IPv6":                           {"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
+		"the peer":                        {"192.0.2.1:5", nil, "192.0.2.1"},
+		"a stranger's header is ignored":  {"192.0.2.1:5", []string{"198.51.100.7"}, "192.0.2.1"},
+		"the last address before a proxy": {"10.1.1.1:5", []string{"1.1.1.1, 198.51.100.7"}, "198.51.100.7"},
+		"proxies in between are skipped":  {"10.1.1.1:5", []string{"1.1.1.1, 198.51.100.7, 10.2.2.2"}, "198.51.100.7"},
+		"headers are one list":            {"10.1.1.1:5", []string{"1.1.1.1", "198.51.100.7"}, "198.51.100.7"},
+		"with a port":                     {"10.1.1.1:5", []string{"198.51.100.7:4711"}, "198.51.100.7"},
+		"a forged address is ignored":     {"10.1.1.1:5", []string{"198.51.100.7, unknown"}, "10.1.1.1"},
+		"a proxy without the header":      {"10.1.1.1:5", nil, "10.1.1.1"},
+		"IPv4 in IPv6":                    {"[::ffff:10.1.1.1]:5", []string{"::ffff:198.51.100.7"}, "198.51.100.7"},
+		"IPv6":                            {"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.RemoteAddr = tt.peer

@@ -135,7 +135,7 @@ func TestDaylightSavingFollowsTheRules(t *testing.T) {
 			schedule.Spec{Expression: "30 2 * * *"}, gapNight,
 			[]string{"2026-03-30T00:30:00Z"},
 		},
-		"gap next fires once when the gap ends, however many times it skipped": {
+		"gap next fires once when the gap ends, for any number of skipped times": {
 			schedule.Spec{Expression: "*/20 2 * * *", Gap: schedule.GapNext}, gapNight,
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z", "2026-03-30T00:20:00Z"},
 		},

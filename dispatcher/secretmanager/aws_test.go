@@ -82,7 +82,7 @@ func TestErrorsOfAWSHaveKinds(t *testing.T) {
 		"not there":               {servers.Fault{Status: 400, Code: "ResourceNotFoundException"}, missing},
 		"marked for deletion":     {servers.Fault{Status: 400, Code: "InvalidRequestException"}, missing},
 		"no such parameter":       {servers.Fault{Status: 400, Code: "ParameterNotFound"}, missing},
-		"trouble inside":          {servers.Fault{Status: 500, Code: "InternalServiceError"}, unreachable},
+		"an internal error":       {servers.Fault{Status: 500, Code: "InternalServiceError"}, unreachable},
 		"unavailable":             {servers.Fault{Status: 503, Body: "<html>"}, unreachable},
 		"a page that is not JSON": {servers.Fault{Status: 200, Body: "<html>a captive portal"}, unreachable},
 		"a redirect":              {servers.Fault{Status: 302, Body: "moved"}, unreachable},

@@ -147,7 +147,7 @@ func TestLintNamesUndeclaredJobsOfAlerts(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"all are declared": {app + fmt.Sprintf(job, `"orders"`) + alert, "main.tf:12:20: carillon_alert.a: warning: " +
 			"no file declares job \"order\" of app shop; declare it, or check the name; did you mean orders? (alert_job_unknown)\n"},
-		"a name is not known":        {"variable \"v\" {}\n" + app + fmt.Sprintf(job, "var.v") + alert, ""},
+		"an unknown name":            {"variable \"v\" {}\n" + app + fmt.Sprintf(job, "var.v") + alert, ""},
 		"another module has the app": {fmt.Sprintf(job, `"orders"`) + alert, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
