@@ -180,7 +180,7 @@ func TestChainsAreBounded(t *testing.T) {
 			"name", []string{"a", "v"}, "up to 12 runs would follow one run of job \"name\""},
 		"itself, through others": {map[string][]string{"a": {"b"}, "b": {"name"}},
 			"name", []string{"a"}, "in a circle: name -> a -> b -> name"},
-		"unchanged, above the quota": {map[string][]string{"name": {"j0"}, "j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"j4"}, "j4": {"j5"}},
+		"kept above quota": {map[string][]string{"name": {"j0"}, "j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"j4"}, "j4": {"j5"}},
 			"name", []string{"j0"}, ""},
 		"behind a long chain": {map[string][]string{"j0": {"j1"}, "j1": {"j2"}, "j2": {"j3"}, "j3": {"name"}, "end": {"ends"}},
 			"name", []string{"end"}, `by way of "j0" -> "j1" -> "j2" -> "j3" -> "name" -> "end" -> "ends"`},

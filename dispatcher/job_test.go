@@ -113,13 +113,13 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 		declared dispatcher.Job
 		want     string // code of the only warning
 	}{
-		"an ordinary schedule":        {declared: job("0 12 * * *", berlin)},
-		"an uneven step":              {job("*/7 * * * *"), input.WarnStep},
-		"a day that some months lack": {job("0 0 31 * *"), input.WarnDay},
-		"a lost hour":                 {job("30 2 * * *", berlin), input.WarnDST},
-		"a lost hour with a rule":     {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
-		"a moved hour":                {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
-		"a window without fires":      {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
+		"an ordinary schedule":    {declared: job("0 12 * * *", berlin)},
+		"an uneven step":          {job("*/7 * * * *"), input.WarnStep},
+		"a missing day":           {job("0 0 31 * *"), input.WarnDay},
+		"a lost hour":             {job("30 2 * * *", berlin), input.WarnDST},
+		"a lost hour with a rule": {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
+		"a moved hour":            {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
+		"a window without fires":  {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
 	} {
 		revised, _ := revise(t, nil, tt.declared, monday)
 		switch {

@@ -57,7 +57,7 @@ func TestTransitionsOfAlerts(t *testing.T) {
 			{do: "fail", want: []string{"firing"}}, {do: "succeed", mute: true, want: []string{"[resolved muted]"}},
 			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "check"}, {do: "succeed", want: []string{"resolved"}},
 		}},
-		"an acknowledgement is notified, and prevents repetitions until the end": {Rule{After: 1, RepeatEvery: 1, Recovery: true}, []alertStep{
+		"an acknowledgement is notified and stops repetitions": {Rule{After: 1, RepeatEvery: 1, Recovery: true}, []alertStep{
 			{do: "fail", want: []string{"firing"}}, {do: "ack", want: []string{"acknowledged"}},
 			{do: "fail", want: []string{"[still_firing acknowledged]"}}, {do: "succeed", want: []string{"resolved"}},
 			{do: "fail", want: []string{"firing"}}, {do: "fail", want: []string{"still_firing"}},
