@@ -407,7 +407,7 @@ func (s Schedule) CheckTimezone() error {
 
 // RunRequest is the optional body of a request to run a job by hand.
 type RunRequest struct {
-	// Payload replaces the job's payload for this run; nil keeps it.
+	// Payload replaces the job's payload for this run, unless it is nil.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 

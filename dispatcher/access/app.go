@@ -29,7 +29,7 @@ type AppSpec struct {
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
 	// the retention of its quotas; 0 means DefaultRetention. History is removed by whole UTC days.
 	Retention input.Duration `json:"retention,omitempty"`
-	// Defaults are for fields that the jobs of the app leave out; nil if there are none.
+	// Defaults are for fields that jobs of the app omit; nil if there are none.
 	Defaults *dispatcher.JobDefaults `json:"defaults,omitempty"`
 	// Bounds are what operators allow the app. A PUT without them keeps them; to change them needs the scope admin.
 	Bounds *target.Bounds `json:"bounds,omitempty"`

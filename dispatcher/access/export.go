@@ -91,7 +91,7 @@ type Exports interface {
 	// or runs of it are in flight. If the app stays disabled, it runs nothing of the Export.
 	ExportApp(ctx context.Context, name string) (Export, error)
 	// ImportQuotas returns the quotas that an import of app must keep: its own if an operator imports it, else those
-	// of a deleted app with its name.
+	// of a deleted app with its name, or the defaults.
 	ImportQuotas(ctx context.Context, app App, change input.Change) (target.Quotas, error)
 	// ImportApp creates an app from an Export, completely or not at all. ErrPrecondition: the app exists. Problems: a
 	// definition is wrong here, or lacks the value of a secret.
@@ -346,7 +346,7 @@ type ExportedRun struct {
 	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs.
 	// Input determines it; see Proven.
 	Run string `json:"run,omitempty" schema:"RunID"`
-	// Input is the input of the run, or nil.
+	// Input is the input of the run; nil if it has none.
 	Input *run.Input `json:"input,omitempty"`
 }
 

@@ -31,7 +31,7 @@ type State struct {
 	Sequence int64 `json:"sequence"`
 	// Acknowledged is who acknowledged it; nil without an acknowledgement.
 	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
-	// MutedUntil is when the mute that holds its notification back ends, or nil. A mute without an end ends in 9999.
+	// MutedUntil is when the mute that holds its notification back ends; nil if none. An endless mute ends in 9999.
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
 	// Notification is the latest notification; nil if there was none yet.
 	Notification *Delivery `json:"notification,omitempty"`

@@ -33,7 +33,7 @@ type BackfillSpec struct {
 	Pace input.Duration `json:"pace,omitempty"`
 	// Existing decides about instants that have a run in the ledger.
 	Existing BackfillExisting `json:"existing"`
-	// Payload replaces the job's payload; nil keeps it.
+	// Payload replaces the job's payload, unless it is nil.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Reason is shown with the backfill; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty" schema:"max=1024"`

@@ -102,7 +102,7 @@ type BulkRequest struct {
 	// DryRun only counts the selected jobs or runs.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Expected is the total of a dry run that somebody has agreed to: the action is refused with CodeStateConflict if
-	// the filter now selects another number. nil accepts any number.
+	// the filter now selects another number. Without it, any number is accepted.
 	Expected *int `json:"expected,omitempty" schema:"min=0"`
 }
 

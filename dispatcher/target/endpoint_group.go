@@ -46,8 +46,8 @@ type EndpointGroupSpec struct {
 	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty" schema:"key=Name,max=500"`
 	// Registration lets endpoints register themselves; nil if none may.
 	Registration *Registration `json:"registration,omitempty"`
-	// DNS are names with addresses or services that are endpoints, too, by labels; at most MaxDNSMembers. Together
-	// they stand for at most MaxEndpoints endpoints.
+	// DNS are names, by names of their own, whose addresses or services are endpoints, too; at most MaxDNSMembers.
+	// Together they stand for at most MaxEndpoints endpoints.
 	DNS map[string]DNSMembers `json:"dns,omitempty" schema:"key=Name,max=10"`
 	// HealthCheck asks endpoints at intervals whether they are healthy; nil if there are no checks.
 	HealthCheck *HealthCheck `json:"health_check,omitempty"`
