@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// hashesOf returns the hashes in what an entry holds, by the paths of their secrets.
+// hashesOf returns the hashes of secrets in an entry, by path.
 func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
 	t.Helper()
 	var job struct{ Target target.Target }
@@ -42,7 +42,7 @@ func auditLog(t *testing.T, s *store.Store, query access.AuditQuery) []access.Au
 	return page.Entries
 }
 
-// The audit log shows that a secret was replaced, and which secrets are the same, but no secret.
+// The audit log shows that a secret was replaced and which secrets are equal, but never a secret.
 func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -81,7 +81,7 @@ func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
 	})
 }
 
-// Two installations hash the same secret differently, so that the hashes of one tell nothing of the other.
+// Two installations hash the same secret differently, so their hashes cannot be compared.
 func TestInstallationsHashSecretsDifferently(t *testing.T) {
 	t.Parallel()
 	hash := func(database string) string {
@@ -94,7 +94,7 @@ func TestInstallationsHashSecretsDifferently(t *testing.T) {
 	}
 }
 
-// A page of the audit log is read from an index in its order, whatever is asked for.
+// Every query of the audit log reads a page in order from an index.
 func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 	t.Parallel()
 	fill := `INSERT INTO audit_log (at, id, actor, token_id, action, app, subject, revision, refused)
@@ -131,7 +131,7 @@ func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 	}
 }
 
-// fillSessions stores count sessions of tokens of one app, or of all apps, each used a millisecond after the one before.
+// fillSessions stores count sessions for tokens of these apps, each last used a millisecond after the previous one.
 func fillSessions(t *testing.T, s *store.Store, apps string, count int, now time.Time) {
 	t.Helper()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
@@ -140,7 +140,7 @@ func fillSessions(t *testing.T, s *store.Store, apps string, count int, now time
 		now.UnixMilli(), now.Add(access.SessionLife).UnixMilli())))
 }
 
-// A login succeeds when all sessions are taken, and ends the least used one of those that have more than their share.
+// A login succeeds when all sessions are taken. It ends the least recently used session of an app above its share.
 func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 	t.Parallel()
 	const most, half = access.MaxSessions, access.MaxSessions / 2
@@ -182,7 +182,7 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 	}
 }
 
-// An earlier build stored [] for a token that is bound to no app. It is shown as one that can be declared again as it is.
+// An earlier build stored [] for a token bound to no app. Such a token is shown so that it can be put again unchanged.
 func TestTokenOfAnEarlierBuildCanBePutAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
@@ -197,8 +197,8 @@ func TestTokenOfAnEarlierBuildCanBePutAsItIsShown(t *testing.T) {
 	}
 }
 
-// The key of callbacks outlives each change of the key-encryption keys, and is readable without them only until there are
-// some.
+// The key of callbacks survives each change of the key-encryption keys. It is readable without them only until some
+// are configured.
 func TestCallbackKeyIsSealedOnceThereAreKeys(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

@@ -25,8 +25,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// failFlood stores an app whose jobs all fail six times in the hour before now, and apps of which one job failed once, before all
-// but the first of these.
+// failFlood stores an app with jobs that all failed six times in the hour before now, and the quiet apps with one
+// failure each, older than all but the earliest of these.
 func failFlood(t *testing.T, s *store.Store, quiet []string, now time.Time) {
 	t.Helper()
 	c := scale{apps: 1, jobs: 2000, now: now}
@@ -62,7 +62,7 @@ func noteFailures(t *testing.T, s *store.Store, now time.Time) {
 	}
 }
 
-// failingApps returns the apps that attention shows failures of, and how many of the first of them.
+// failingApps returns the apps with failures in attention, and the number of failures of the first app.
 func failingApps(t *testing.T, s *store.Store, now time.Time, apps ...string) (all []string, ofFlood int) {
 	t.Helper()
 	a, err := s.Attention(t.Context(), apps, now)
@@ -83,7 +83,7 @@ func failingApps(t *testing.T, s *store.Store, now time.Time, apps ...string) (a
 	return slices.Compact(all), ofFlood
 }
 
-// However much one app fails, attention shows what failed in the others, too.
+// A flood of failures in one app does not hide the failures of other apps.
 func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -106,7 +106,7 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 	})
 }
 
-// In a flood attention sends no more statements than with a few failures. Only PostgreSQL counts them.
+// In a flood attention sends no more statements than with a few failures. Only PostgreSQL has a count of statements.
 func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	t.Parallel()
 	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
@@ -124,12 +124,12 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)
 	noteFailures(t, s, now)
-	if flooded := statements(); flooded > calm+2 { // one reads of which apps the failures are, and one reads them
+	if flooded := statements(); flooded > calm+2 { // one statement finds the failing apps, one reads their failures
 		t.Errorf("attention sent %v statements in a flood, and %v without one, want two more at most", flooded, calm)
 	}
 }
 
-// A budget that burns is found among many jobs that were late, but not often.
+// Attention finds a burning error budget among many jobs that were late, but seldom.
 func TestAttentionFindsTheBudgetThatBurnsAmongMany(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -157,7 +157,7 @@ func TestAttentionFindsTheBudgetThatBurnsAmongMany(t *testing.T) {
 	})
 }
 
-// What is noted is noted once: a round in which nothing has failed writes nothing.
+// Each failure is noted once: a round without new failures writes nothing.
 func TestFailuresAreNotedOnce(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -177,7 +177,7 @@ func TestFailuresAreNotedOnce(t *testing.T) {
 	})
 }
 
-// secretAlert is an alert with this secret.
+// secretAlert returns an alert with this secret.
 func secretAlert(token target.Secret) alert.Alert {
 	a := alert.Alert{App: "demo", Name: "night"}
 	a.SetDefaults()
@@ -189,7 +189,7 @@ func secretAlert(token target.Secret) alert.Alert {
 	return a
 }
 
-// The values of the secrets of an alert reach the runs that deliver its notifications, and neither people nor the audit log.
+// Runs that deliver an alert get the values of its secrets. Users and the audit log do not see them.
 func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -230,7 +230,7 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 	})
 }
 
-// Ten thousand jobs fail at once and recover, while two nodes judge their ends: each transition is notified once.
+// Ten thousand jobs fail at once and recover while two nodes evaluate their ends. Each transition is notified once.
 func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	}
 }
 
-// scale is how much a database holds.
+// scale is the size of a database.
 type scale struct {
 	apps, jobs, days int
 	now              time.Time
@@ -303,7 +303,7 @@ func (c scale) app(n int) string { return fmt.Sprintf("app%02d", n%c.apps) }
 
 func (c scale) job(n int) string { return fmt.Sprintf("job-%06d", n) }
 
-// fillModel stores the apps, and the job that fillJobs copies.
+// fillModel stores the apps and the job that fillJobs copies.
 func fillModel(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
@@ -316,7 +316,7 @@ func fillModel(t *testing.T, s *store.Store, c scale) {
 	must(t, err)
 }
 
-// modelJob returns a job as people have it.
+// modelJob returns a typical job.
 func modelJob(app, name string) dispatcher.Job {
 	model := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: input.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
@@ -331,7 +331,7 @@ func modelJob(app, name string) dispatcher.Job {
 	return model
 }
 
-// fillJobs copies the model.
+// fillJobs copies the model job.
 func fillJobs(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	const portion = 500

@@ -8,15 +8,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// poisonedBatch is a batch with a row of evil that its statement fails on.
+// poisonedBatch is a batch that fails on a row of the app evil.
 type poisonedBatch struct {
 	name    string
 	methods []string // of storetest.Batches
 	work    dispatcher.Work
 	poison  func(*batchRig)
-	call    func(*batchRig) error // a round of the batch
-	goesOn  func(*batchRig) bool  // the row of victim went through
-	// quarantines: the row is a trigger, which is quarantined. ofNoApp: the row is of no app.
+	call    func(*batchRig) error // one round of the batch
+	goesOn  func(*batchRig) bool  // reports whether the row of victim was processed
+	// quarantines: the row is a trigger, which is quarantined. ofNoApp: the row belongs to no app.
 	quarantines, ofNoApp bool
 }
 
@@ -30,7 +30,7 @@ func poisonedBatches() []poisonedBatch {
 	return all
 }
 
-// adopt looks for runs and adopts them.
+// adopt finds runs and adopts them.
 func (r *batchRig) adopt(retries bool) error {
 	query := dispatcher.AdoptQuery{Node: batchNode, Token: batchToken + 1, Limit: 10, Now: r.now, Retries: retries}
 	found, err := r.Adoptable(r.Context(), query)
@@ -40,7 +40,7 @@ func (r *batchRig) adopt(retries bool) error {
 	return err
 }
 
-// holds reports whether the node has the run of victim.
+// holds reports whether the node holds the run of victim.
 func (r *batchRig) holds() bool { return r.state("victim") == run.Claimed }
 
 func adoptBatches() []poisonedBatch {
@@ -94,7 +94,7 @@ func adoptBatches() []poisonedBatch {
 	}
 }
 
-// claimed claims a fire of each app, each in a claim of its own.
+// claimed claims a fire of each app, each in its own claim.
 func (r *batchRig) claimed() {
 	r.Helper()
 	r.firing("rate(1m)", nil)

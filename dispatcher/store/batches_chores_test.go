@@ -36,7 +36,7 @@ func chores() []poisonedBatch {
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
 				r.alerted()
-				must(r.T, watch(r)) // the jobs follow the alerts
+				must(r.T, watch(r)) // creates the alert states of the jobs
 				must(r.T, watch(r))
 				r.exec(`UPDATE alert_states SET check_at = 1`)
 				r.exec(`UPDATE alert_states SET track = '{' WHERE job_id = %d`, r.job("evil"))
@@ -93,7 +93,7 @@ func chores() []poisonedBatch {
 				}
 			},
 			call: func(r *batchRig) error {
-				for _, later := range []time.Duration{0, time.Hour, time.Hour} { // the first call begins with its day, which may end next
+				for _, later := range []time.Duration{0, time.Hour, time.Hour} { // the first call starts with its own day
 					if _, err := r.RollUpStatistics(r.Context(), r.now.Add(later)); err != nil {
 						return err
 					}
@@ -217,7 +217,7 @@ func chores() []poisonedBatch {
 				r.refuse("DELETE", "endpoints", "ROW.group_id = %d AND ROW.id = 'a'", run.GroupID("evil", "workers"))
 			},
 			call: (*batchRig).expireEndpoints,
-			goesOn: func(r *batchRig) bool { // the other endpoint of the group does, too
+			goesOn: func(r *batchRig) bool { // the other endpoint of the group is processed
 				return r.count(`SELECT count(*) FROM endpoints`) == 1
 			},
 		},
@@ -290,7 +290,7 @@ func chores() []poisonedBatch {
 	}
 }
 
-// expiringEndpoints lets two endpoints register in a group of each app, for less than an hour.
+// expiringEndpoints registers two endpoints in a group of each app, for less than an hour.
 func (r *batchRig) expiringEndpoints() {
 	r.Helper()
 	r.both(func(app string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// claimedTogether claims a fire of each app in one claim, of which that of evil cannot be written among the live runs.
+// claimedTogether claims a fire of each app in one claim. The fire of evil cannot be written to the live runs.
 func (r *batchRig) claimedTogether() {
 	r.Helper()
 	r.firing("rate(1m)", nil)
@@ -34,19 +34,19 @@ func (r *batchRig) keep(held []run.HeldRun) {
 	}
 }
 
-// nodeDies lets another node find the node of the claims dead.
+// nodeDies makes another node find the claiming node dead.
 func (r *batchRig) nodeDies() {
 	r.Helper()
 	r.exec(`UPDATE nodes SET state = 'dead' WHERE id = %d`, batchNode)
 	must(r.T, r.Register(r.Context(), dispatcher.Node{ID: batchNode + 1, Name: "n", Version: "v"}, r.now))
 }
 
-// unfolded reports whether the fire of victim has a row of its own under the token of its claim.
+// unfolded reports whether the fire of victim has its own row under the token of its claim.
 func (r *batchRig) unfolded() bool {
 	return r.count(`SELECT count(*) FROM live_runs WHERE job_id = %d AND token = %d`, r.job("victim"), batchToken) == 1
 }
 
-// claimBatches are those of claims in which a fire is bad: the other fires of the claim go on.
+// claimBatches are the batches of claims with a bad fire. The other fires of the claim continue.
 func claimBatches() []poisonedBatch {
 	return []poisonedBatch{
 		{
@@ -98,7 +98,7 @@ func claimBatches() []poisonedBatch {
 	}
 }
 
-// A run can be cancelled although another one of its claim cannot get a row of its own.
+// A run can be cancelled although another run of its claim cannot get its own row.
 func TestRunsAreCancelledNextToABadFire(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -115,7 +115,7 @@ func TestRunsAreCancelledNextToABadFire(t *testing.T) {
 	})
 }
 
-// Once its row can be written, a fire that was set aside is found again: also if its node lives, for it does not know the new claim.
+// A fire that was set aside is found once its row can be written, even if its node, which lacks the new claim, lives.
 func TestAFireThatWasSetAsideIsAdopted(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{true, false} {
@@ -150,8 +150,8 @@ func TestAFireThatWasSetAsideIsAdopted(t *testing.T) {
 				on := map[bool]string{true: " ON live_runs"}[r.postgres]
 				r.exec(`DROP TRIGGER refuse_1%s`, on)
 				must(t, r.Close())
-				later := openAs(t, database, store.Options{}) // remembers nothing of what was set aside
-				if !dies {                                    // on SQLite there is one node, so that the other one is dead by that
+				later := openAs(t, database, store.Options{}) // remembers no fires set aside
+				if !dies {                                    // SQLite has one node, so the other one is dead by then
 					must(t, later.Register(t.Context(), dispatcher.Node{ID: batchNode + 1, Name: "other", Version: "v"}, r.now))
 				}
 				_, err := later.Purge(t.Context(), batchNode+1, r.now.Add(3*time.Hour))

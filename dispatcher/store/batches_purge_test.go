@@ -14,18 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// purgedRows are rows of a table that Purge removes, of which one of evil cannot be.
+// purgedRows are rows of a table that Purge deletes. The row of evil cannot be deleted.
 type purgedRows struct {
 	table string
 	rows  []string // statements that write a row of each app
-	bad   string   // of a row ROW
-	left  string   // the rows that are to go
-	// ofNoApp: nobody has the rows.
+	bad   string   // spoils a row ROW
+	left  string   // the rows to delete
+	// ofNoApp: the rows belong to no app.
 	ofNoApp bool
 }
 
-// purged are all tables of which Purge removes rows. In each statement %[1]d is a time long ago, %[2]d and %[3]d are the apps evil and
-// victim, and %[4]d and %[5]d their jobs.
+// purged lists all tables that Purge deletes from. In each statement %[1]d is a time long ago, %[2]d and %[3]d are
+// the apps evil and victim, and %[4]d and %[5]d their jobs.
 var purged = []purgedRows{
 	{table: "misfires", bad: "ROW.job_id = %[4]d", left: `FROM misfires`, rows: []string{
 		`INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
@@ -82,7 +82,7 @@ var purged = []purgedRows{
 const oldRuns = `INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status)
 	SELECT %[1]d, id, 2, id, 1, 1, %[1]d, 1, 200 FROM jobs`
 
-// purgeBatches are those of Purge.
+// purgeBatches are the batches of Purge.
 func purgeBatches() (all []poisonedBatch) {
 	purge := func(r *batchRig) error {
 		_, err := r.Purge(r.Context(), batchNode, time.Time{})
@@ -108,10 +108,10 @@ func purgeBatches() (all []poisonedBatch) {
 				r.refuse("DELETE", rows.table, "%s", filled(r, rows.bad))
 			},
 			call:   purge,
-			goesOn: func(r *batchRig) bool { return r.count("SELECT count(*) %s", filled(r, rows.left)) == 1 }, // that of evil
+			goesOn: func(r *batchRig) bool { return r.count("SELECT count(*) %s", filled(r, rows.left)) == 1 }, // of evil
 		})
 	}
-	// single lets the apps keep less than another one.
+	// single makes the apps keep less than another one.
 	single := func(r *batchRig) {
 		r.jobs(nil)
 		_, _, err := r.PutApp(r.Context(), access.App{Name: "keeper", AppSpec: access.AppSpec{Enabled: true}}, r.change())
@@ -142,7 +142,7 @@ func purgeBatches() (all []poisonedBatch) {
 	})
 }
 
-// Each table of which Purge removes rows is in purged.
+// purged lists every table that Purge deletes from.
 func TestEachPartOfPurgeIsPoisoned(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("retention/*.go")

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// badRuns make the run of evil bad, each in another way.
+// badRuns spoil the run of evil, each in a different way.
 var badRuns = map[string]func(*batchRig){
 	"its group cannot be read": func(r *batchRig) {
 		r.expiringEndpoints()
@@ -114,7 +114,7 @@ var badRuns = map[string]func(*batchRig){
 	},
 }
 
-// give writes a row of the run of evil with JSON that was cut off.
+// give writes a row of the run of evil with truncated JSON.
 func (r *batchRig) give(table, columns, values string) {
 	r.Helper()
 	key := r.keys["evil"]
@@ -122,7 +122,7 @@ func (r *batchRig) give(table, columns, values string) {
 		key.TriggerID, key.Code(), values)
 }
 
-// stops are what people do about a run of evil, each in a database of its own.
+// stops are the actions of users on a run of evil, each in its own database.
 var stops = map[string]func(r *batchRig, bad string){
 	"cancel": func(r *batchRig, bad string) {
 		r.look()
@@ -190,7 +190,7 @@ var stops = map[string]func(r *batchRig, bad string){
 	},
 }
 
-// look reads the run of evil as people do.
+// look reads the run of evil as users do.
 func (r *batchRig) look() {
 	r.Helper()
 	_, err := r.Store.Run(r.Context(), r.keys["evil"].String())
@@ -199,7 +199,7 @@ func (r *batchRig) look() {
 	must(r.T, err)
 }
 
-// wantEnded wants the run of evil to be cancelled in the history, and nowhere else.
+// wantEnded expects the run of evil to be cancelled in the history and to be in no other table.
 func (r *batchRig) wantEnded(class run.Class) {
 	r.Helper()
 	if n := r.count(`SELECT count(*) FROM runs WHERE state = 'cancelled' AND class = '%s' AND job_id = %d`, class, r.job("evil")); n != 1 {
@@ -213,7 +213,7 @@ func (r *batchRig) wantEnded(class run.Class) {
 	}
 }
 
-// However bad a run or what it belongs to is, people can look at it, cancel it and delete what it is of.
+// Users can view and cancel a bad run, and delete its job and app, however bad its rows are.
 func TestBadRunsAreStopped(t *testing.T) {
 	t.Parallel()
 	for bad, poison := range badRuns {

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// batchRig is a store with a job "job" in the app "evil", of which a row is to be bad, and in the app "victim".
+// batchRig is a store with a job "job" in the app "victim", and in the app "evil", which gets a bad row.
 type batchRig struct {
 	*testing.T
 	*store.Store
@@ -74,7 +74,7 @@ func (r *batchRig) jobs(change func(*dispatcher.Job)) {
 	})
 }
 
-// requested declares the jobs, and requests a run of each.
+// requested declares the jobs and requests a run of each.
 func (r *batchRig) requested(change func(*dispatcher.Job)) {
 	r.Helper()
 	r.jobs(change)
@@ -99,7 +99,7 @@ func (r *batchRig) firing(expression string, change func(*dispatcher.Job)) {
 	})
 }
 
-// adopted is requested, and adopts the runs.
+// adopted is requested, and then adopts the runs.
 func (r *batchRig) adopted(change func(*dispatcher.Job)) []run.HeldRun {
 	r.Helper()
 	r.requested(change)
@@ -114,14 +114,14 @@ func (r *batchRig) adopted(change func(*dispatcher.Job)) []run.HeldRun {
 	return held
 }
 
-// record is the outcome of a run.
+// record returns the outcome of a run.
 func (r *batchRig) record(one run.HeldRun, state run.State) dispatcher.Record {
 	return dispatcher.Record{Key: one.Key, JobID: one.JobID, Revision: one.Revision, ClaimedAt: one.ClaimedAt, Node: batchNode,
 		Token: one.Token, Attempt: one.Attempt, Followed: true,
 		Outcome: run.Outcome{State: state, Class: run.ClassOther, StartedAt: r.now, EndedAt: r.now}}
 }
 
-// retrying is adopted, with runs that failed and are attempted again now.
+// retrying is adopted, followed by a failure of the runs, which are retried now.
 func (r *batchRig) retrying(until time.Time) {
 	r.Helper()
 	for _, one := range r.adopted(nil) {
@@ -131,7 +131,7 @@ func (r *batchRig) retrying(until time.Time) {
 	}
 }
 
-// exec runs a statement past the store.
+// exec runs a statement directly, without the store.
 func (r *batchRig) exec(statement string, args ...any) {
 	r.Helper()
 	if err := store.Exec(context.WithoutCancel(r.Context()), r.Store, fmt.Sprintf(statement, args...)); err != nil {
@@ -139,13 +139,13 @@ func (r *batchRig) exec(statement string, args ...any) {
 	}
 }
 
-// spoil changes the row of the live run of evil.
+// spoil changes the live run of evil.
 func (r *batchRig) spoil(set string) {
 	r.Helper()
 	r.exec(`UPDATE live_runs SET %s WHERE job_id = %d`, set, r.job("evil"))
 }
 
-// most is the largest number of a column of attempts.
+// most is the largest value of a column of attempts.
 func (r *batchRig) most() string {
 	if r.postgres {
 		return "2147483647"
@@ -155,7 +155,7 @@ func (r *batchRig) most() string {
 
 func (r *batchRig) job(app string) int64 { return run.JobID(app, "job") }
 
-// refuse makes the database refuse to write rows of a table that meet a condition, as it refuses a value that does not fit.
+// refuse makes the database refuse rows of a table that meet a condition, as it refuses a value that does not fit.
 func (r *batchRig) refuse(event, table, condition string, args ...any) {
 	r.Helper()
 	r.triggers++
@@ -183,7 +183,7 @@ func (r *batchRig) count(query string, args ...any) int64 {
 	return n
 }
 
-// state is that of the run of an app.
+// state returns the state of the run of an app.
 func (r *batchRig) state(app string) run.State {
 	r.Helper()
 	run, err := r.Store.Run(r.Context(), r.keys[app].String())
@@ -191,7 +191,7 @@ func (r *batchRig) state(app string) run.State {
 	return run.State
 }
 
-// aside returns what attention shows of a work.
+// aside returns the rows set aside by a kind of work, as attention shows them.
 func (r *batchRig) aside(work dispatcher.Work) (found []dispatcher.SetAside) {
 	r.Helper()
 	a, err := r.Attention(r.Context(), nil, r.now)
@@ -215,7 +215,7 @@ func (r *batchRig) quarantined() (apps []string) {
 	return apps
 }
 
-// counted is how often a row of a work was set aside, as the metric has it.
+// counted returns the metric of rows set aside by a kind of work.
 func (r *batchRig) counted(work dispatcher.Work) (n float64) {
 	r.Helper()
 	families, err := r.registry.Gather()
@@ -235,8 +235,8 @@ func (r *batchRig) counted(work dispatcher.Work) (n float64) {
 	return n
 }
 
-// A row that makes its batch fail is set aside: the row of the other app goes on, people are shown the reason, and the next round
-// does not fail on it again.
+// A row that makes its batch fail is set aside. The row of the other app is processed, attention shows the reason,
+// and the next round does not fail on the row again.
 func TestABadRowStopsItselfOnly(t *testing.T) {
 	t.Parallel()
 	for _, batch := range poisonedBatches() {
@@ -271,7 +271,7 @@ func TestABadRowStopsItselfOnly(t *testing.T) {
 	}
 }
 
-// Each batch over the rows of several apps is tried with a bad row.
+// Each batch over rows of several apps is tested with a bad row.
 func TestEachBatchIsPoisoned(t *testing.T) {
 	t.Parallel()
 	poisoned := map[string]bool{}

@@ -31,15 +31,15 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// line is a way to a PostgreSQL that can fall silent: what is sent is taken and gets nowhere.
+// line is a network path to PostgreSQL that can fall silent: it then accepts data and delivers none.
 type line struct {
 	net.Listener
 	server func() (net.Conn, error)
 	mu     sync.Mutex
-	silent chan struct{} // open while it is; nil: it is not
+	silent chan struct{} // open while the line is silent; nil: it is not silent
 }
 
-// newLine returns a line to a database, and the URL by which it leads there.
+// newLine returns a line to a database, and its URL.
 func newLine(t *testing.T, database string) (*line, string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(database)
@@ -76,13 +76,13 @@ func (l *line) accept() {
 	}
 }
 
-// heard is what comes along a line.
+// heard is data that arrives on a line.
 type heard struct {
 	net.Conn
 	line *line
 }
 
-// Read keeps what has come while the line is silent.
+// Read holds back data while the line is silent.
 func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	h.line.mu.Lock()
@@ -94,7 +94,7 @@ func (h *heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// silence has the line fall silent until speak.
+// silence makes the line silent until speak is called.
 func (l *line) silence() (speak func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ var minutely = repeat.BackfillPlan{
 		Schedule: dispatcher.Schedule{Expression: "rate(1m)"}}}},
 }
 
-// Whatever is asked of a database that says nothing ends by itself, and afterwards all goes on.
+// Each call ends by itself when the database falls silent, and calls succeed again afterwards.
 func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 	}
 	ends := make(chan end)
 	pending := map[string]bool{}
-	asked := map[string]bool{} // of the wings, only what is asked of the store bounds its time by itself
+	asked := map[string]bool{} // of the parts of the store, only these calls bound their time themselves
 	for _, user := range []reflect.Type{reflect.TypeFor[engine.Store](), reflect.TypeFor[api.Store]()} {
 		for i := range user.NumMethod() {
 			asked[user.Method(i).Name] = true
@@ -143,16 +143,16 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 	calls := reflect.TypeFor[*store.Store]()
 	for i := range calls.NumMethod() {
 		method := calls.Method(i)
-		// What the store has from its database bounds no call: Listen has no end by its contract, and the rest runs within the bounds
-		// of who calls it. What takes no context asks for nothing.
+		// The methods that the store has from db.DB are left out: Listen does not end by its contract, and the others
+		// run under the deadlines of their callers. A method without a context sends no query.
 		_, ofDatabase := reflect.TypeFor[*db.DB]().MethodByName(method.Name)
 		if !asked[method.Name] || ofDatabase || method.Type.NumIn() < 2 || method.Type.In(1) != reflect.TypeFor[context.Context]() {
 			continue
 		}
 		pending[method.Name] = true
 		args := []reflect.Value{reflect.ValueOf(context.WithoutCancel(t.Context()))}
-		for in := 2; in < method.Type.NumIn(); in++ { // the first is the store
-			if of := method.Type.In(in); method.Name == "BackfillSkips" { // which asks for the runs of instants
+		for in := 2; in < method.Type.NumIn(); in++ { // 0 is the receiver
+			if of := method.Type.In(in); method.Name == "BackfillSkips" { // which queries the runs of these instants
 				args = append(args, reflect.ValueOf(minutely))
 			} else {
 				args = append(args, something(of))
@@ -164,7 +164,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 			ends <- end{method.Name, err}
 		}()
 	}
-	late := time.After(waitLimit) // the longest deadline is of 10 s
+	late := time.After(waitLimit) // the longest deadline is 10 s
 	var answered []string
 	if len(pending) < 100 {
 		t.Fatalf("the store has %d methods that ask the database, want all", len(pending))
@@ -194,7 +194,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 	}
 }
 
-// something returns an argument with which a call has something to ask: a list with one element.
+// something returns an argument that makes a call send a query: a list with one element.
 func something(of reflect.Type) reflect.Value {
 	value := reflect.New(of).Elem()
 	switch of.Kind() {
@@ -222,7 +222,7 @@ func openForRequests(t *testing.T, database string) *store.Store {
 	return s
 }
 
-// flood makes many calls at once, one after the other, until the test or end ends. It returns once they are under way.
+// flood keeps many callers busy until the test ends or end is called. It returns once they are under way.
 func flood(t *testing.T, call func(ctx context.Context) error) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -230,7 +230,7 @@ func flood(t *testing.T, call func(ctx context.Context) error) (end func()) {
 	for range 30 {
 		group.Go(func() {
 			for ctx.Err() == nil {
-				_ = call(ctx) // which fails while the table is locked
+				_ = call(ctx) // fails while the table is locked
 			}
 		})
 	}
@@ -246,7 +246,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
 	must(t, err)
 	lock := meanwhileIn(t, database)
-	// The flood reads misfires and triggers, which a claim does not.
+	// The flood reads misfires and triggers, and a claim reads neither.
 	_, err = lock.Exec(t.Context(), `LOCK TABLE misfires, triggers IN ACCESS EXCLUSIVE MODE`)
 	must(t, err)
 	requests := s.ForRequests()
@@ -263,7 +263,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	for count(t, other, waiting) < 2 {
 	}
 	for round := range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), waitLimit) // the requests wait for longer: for the lock
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit) // the requests wait longer, for the lock
 		batch := dispatcher.ClaimBatch{Node: claimer, Token: run.Token(round + 1), Now: may1.Add(time.Hour)}
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
 			TriggerID: due[round].ID, JobID: run.JobID("app", "job"), Revision: due[round].Revision,
@@ -286,7 +286,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	}
 }
 
-// SQLite has one connection that writes. Of the requests that wait for it, one at most is served before a claim.
+// SQLite has one connection that writes. At most one of the waiting requests is served before a claim.
 func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
@@ -323,8 +323,8 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	end()
 }
 
-// sleepers takes connections of a store with statements that last, until the test ends, and returns when
-// as many as want have one.
+// sleepers occupies connections of a store with long statements until the test ends. It returns when want of them
+// have a connection.
 func sleepers(t *testing.T, s *store.Store, database string, count int, want int64) {
 	t.Helper()
 	busy, end := context.WithCancel(t.Context())
@@ -349,7 +349,7 @@ func sleepers(t *testing.T, s *store.Store, database string, count int, want int
 	}
 }
 
-// Heartbeats have a connection of their own: a node that is busy to the last connection is alive.
+// Heartbeats have their own connection: a node with no free connection stays alive.
 func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -371,7 +371,7 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 	})
 }
 
-// People who read long lists take connections for seconds. Two are kept for what fires wait for.
+// Users who read long lists occupy connections for seconds. Two are kept for statements that fires wait for.
 func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -380,7 +380,7 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	defer s.Close()
 	t.Run("while the others are taken", func(t *testing.T) {
 		sleepers(t, s, database, 5, 1)
-		within, cancel := context.WithTimeout(t.Context(), waitLimit) // the others sleep for longer
+		within, cancel := context.WithTimeout(t.Context(), waitLimit) // the others sleep longer
 		defer cancel()
 		for range 3 {
 			if _, err := s.Due(within, dispatcher.DueQuery{Until: may1, Limit: 10}); err != nil {
@@ -394,7 +394,7 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	})
 }
 
-// A heartbeat that another server has stamped may lie in the future by the margin. One beyond it is of no clock.
+// A heartbeat stamped by another server may be ahead by the clock margin. A later one is implausible.
 func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ margin, ahead, want time.Duration }{
@@ -423,7 +423,7 @@ func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
 	}
 }
 
-// A machine may be suspended in the middle of a transaction, for hours. Nobody waits for its locks that long.
+// A machine may be suspended for hours in the middle of a transaction. Other nodes do not wait as long for its locks.
 func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -449,8 +449,8 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	}
 }
 
-// Over SQLite there is one node at a time: one that registers takes the place of any before it, and no other process can.
-// Over PostgreSQL nodes are many.
+// SQLite has one node at a time: a node that registers replaces the previous one, and no other process can register.
+// PostgreSQL has many nodes.
 func TestNodeThatRegistersOverSQLiteIsAlone(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

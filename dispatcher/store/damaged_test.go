@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// An app that cannot be read is listed with the reason, hides no other, and can be emptied, deleted and put again.
+// An app that cannot be read is listed with the reason, hides no other app, and can be emptied, deleted and put again.
 func TestUnreadableAppCanBeListedAndDeleted(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -83,7 +83,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	}
 }
 
-// An operator mends an app by putting it with bounds. Nobody else can.
+// An operator can repair an app by putting it with bounds. Other tokens cannot.
 func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -104,7 +104,7 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	})
 }
 
-// A group, an alert or a calendar that cannot be read is listed with the reason, hides no other, and can be deleted.
+// A group, alert or calendar that cannot be read is listed with the reason, hides no others, and can be deleted.
 func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -155,7 +155,7 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 	})
 }
 
-// A definition that this version cannot read concerns nobody but its own job.
+// A definition that this version cannot read affects only its own job.
 func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -232,7 +232,7 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	}
 }
 
-// Verify finds damage to a ledger by a bug or by an administrator.
+// Verify finds damage to a ledger by a bug or an administrator.
 func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, newFile(t))) })
@@ -320,7 +320,7 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 	}
 }
 
-// What no way through the store leaves, an administrator may, or a fault.
+// An administrator or a bug can leave rows that the store itself never leaves.
 func TestLeaksOfADamagedLedgerAreFound(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, newFile(t))) })
@@ -418,7 +418,7 @@ func testDamagedLeaks(t *testing.T, s *store.Store) {
 		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(time.Minute)}, []run.Key{waits.Key}},
 		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(run.MostCallbackWait - time.Second)}, nil},
 		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(run.MostCallbackWait)}, []run.Key{accepted.Key}},
-		{dispatcher.AdoptQuery{Now: may1.Add(time.Minute)}, []run.Key{shard}}, // it goes on as it is
+		{dispatcher.AdoptQuery{Now: may1.Add(time.Minute)}, []run.Key{shard}}, // it continues unchanged
 	} {
 		look.query.Node, look.query.Token, look.query.Limit = 1, 9, 10
 		runs, err := s.Adoptable(t.Context(), look.query)

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// moving is an app in one installation, and another installation.
+// moving is an app in one installation, and a second installation.
 type moving struct {
 	t        *testing.T
 	old, new *store.Store
@@ -89,14 +89,14 @@ func (m moving) move() access.Export {
 	return export
 }
 
-// What an app is, and where it stands, is the same after a move: also what was due before it.
+// A move preserves the definition of an app and its progress, including fires that were due before.
 func TestImportedAppStandsWhereItStood(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		freeze := dispatcher.Calendar{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin"}}
 		_, _, err := m.old.PutCalendar(t.Context(), freeze, m.at(-2*time.Hour))
 		must(t, err)
-		m.declare("due", nil) // its fire of 50 minutes ago has not come
+		m.declare("due", nil) // its fire of 50 minutes ago has not run
 		m.declare("calendar", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Calendar = "freeze" })
 		m.declare("once", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Expression = "at(2099-05-01T10:00:00Z)" })
 		m.declare("jitter", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Jitter = input.Duration(time.Minute) })
@@ -134,8 +134,8 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 	})
 }
 
-// Pauses of an app move with it, and hold the same jobs from the first moment on; there they are of the import. One whose
-// time is over then is left behind.
+// Pauses of an app move with it and hold the same jobs from the start; the import counts as their author. An expired
+// pause is left behind.
 func TestPausesMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -173,8 +173,8 @@ func TestPausesMoveWithTheirApp(t *testing.T) {
 	})
 }
 
-// A run that waits moves with its app. Another trigger may owe a fire from before, so that the history of the app begins
-// earlier than what the trigger of the run owes: verify knows where the run comes from.
+// A waiting run moves with its app. Another trigger may have an older due fire, so that the history of the app begins
+// before that of the run's trigger: verify still knows the origin of the run.
 func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -210,7 +210,7 @@ func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 	})
 }
 
-// An attempt that its target accepted ends here, on any node: elsewhere, the target would be called again.
+// An attempt accepted by its target must end here, on any node: elsewhere the target would be called again.
 func TestExportRefusesAcceptedAttempts(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -247,7 +247,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 	})
 }
 
-// An app can be exported only once nothing of it moves any more.
+// An app can be exported only when its state no longer changes.
 func TestExportRefusesWhatMayStillMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -300,7 +300,7 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 	})
 }
 
-// claim registers a node, which claims the fire that is due.
+// claim registers a node that claims the due fire.
 func (m moving) claim(node run.NodeID) run.HeldRun {
 	m.t.Helper()
 	ctx := m.t.Context()
@@ -331,7 +331,7 @@ func (m moving) fail(r run.HeldRun, next dispatcher.NextAttempt) {
 	}}))
 }
 
-// goOn returns what a node of the other installation adopts of what is to go on at an instant.
+// goOn returns the runs that a node of the other installation adopts at now.
 func (m moving) goOn(now time.Time) []run.HeldRun {
 	m.t.Helper()
 	must(m.t, m.new.Register(m.t.Context(), dispatcher.Node{ID: 2}, now))
@@ -340,8 +340,8 @@ func (m moving) goOn(now time.Time) []run.HeldRun {
 	return runs
 }
 
-// No node adopts runs of a disabled app, so those of a dead node would keep the app from moving for ever. They move, and
-// are attempted as after an adoption.
+// No node adopts runs of a disabled app, so runs of a dead node would block the move of the app permanently. Instead
+// they move, and are attempted as after an adoption.
 func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
 	for delivery, attempt := range map[run.Delivery]int{dispatcher.AtLeastOnce: 2, dispatcher.AtMostOnce: 1} {
@@ -366,7 +366,7 @@ func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 	}
 }
 
-// A run whose job is deleted, or whose trigger is removed, ends at its next attempt. It does not keep its app from moving.
+// A run of a deleted job or a removed trigger ends at its next attempt. It does not block the move of its app.
 func TestRunsOfDeletedJobsAndTriggersStay(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(m moving, job dispatcher.Job) error{
@@ -393,7 +393,7 @@ func TestRunsOfDeletedJobsAndTriggersStay(t *testing.T) {
 	}
 }
 
-// An import that is refused leaves nothing behind, and says all that is wrong.
+// A refused import leaves no trace and reports all problems.
 func TestImportIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -423,7 +423,7 @@ func TestImportIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// A run that waited for its host goes on over there, where nothing is known of the host.
+// A run that waited for its host continues after the move, where the state of the host is unknown.
 func TestRunThatWaitsForItsHostGoesOnAfterAMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -442,7 +442,7 @@ func TestRunThatWaitsForItsHostGoesOnAfterAMove(t *testing.T) {
 	})
 }
 
-// wait claims a fire of a job, whose run then waits for its host for a day.
+// wait claims a fire of a job, and makes its run wait a day for its host.
 func (m moving) wait(name string) dispatcher.HostWait {
 	m.t.Helper()
 	ctx := m.t.Context()
@@ -473,7 +473,7 @@ func (m moving) wait(name string) dispatcher.HostWait {
 	return wait
 }
 
-// An app that was moved away, and deleted where it came from, may come back.
+// An app that moved away and was deleted at its source may come back.
 func TestAppMovesAwayAndBack(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {

@@ -35,7 +35,7 @@ const (
 	groupSigning = "/signing/secrets/current"
 )
 
-// putGroup creates the app, too.
+// putGroup creates the app as well.
 func putGroup(t *testing.T, s *store.Store, g target.EndpointGroup) (target.EndpointGroup, error) {
 	t.Helper()
 	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
@@ -45,7 +45,7 @@ func putGroup(t *testing.T, s *store.Store, g target.EndpointGroup) (target.Endp
 	return stored, err
 }
 
-// openedOfGroup returns the values of a group as a node gets them.
+// openedOfGroup returns the values of a group's secrets as a node gets them.
 func openedOfGroup(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
 	version, err := s.GroupVersion(t.Context(), "demo", "ping", time.Time{})
@@ -109,7 +109,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		if diff := cmp.Diff(map[bool]int{true: 4}, hashes); diff != "" {
 			t.Errorf("entries with hashes of secrets (-want +got):\n%s", diff)
 		}
-		// A job of the same name has secrets of its own.
+		// A job of the same name has its own secrets.
 		put(t, s, secretJob(value(first), value("hunter9")))
 		must(t, s.DeleteGroup(t.Context(), "demo", "ping", input.Change{}))
 		if got := opened(t, s)[tokenPath]; got != "hunter9" {
@@ -121,7 +121,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 	})
 }
 
-// Nobody who may change a group gets its secrets sent further than they could be sent when they were given.
+// A change of a group cannot send its secrets further than they could go when they were set.
 func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 	t.Parallel()
 	s := openWith(t, newFile(t), sealKeys(t, "a"))
@@ -199,7 +199,7 @@ func TestClientSecretsOfGroupsStayWithTheirTokenEndpoint(t *testing.T) {
 	}
 }
 
-// With a write to the database alone, no secret opens for another group, nor in place of a later one.
+// With write access to the database alone, a secret cannot be opened for another group or in place of a newer one.
 func TestSecretsOfGroupsDoNotOpenForOthers(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)

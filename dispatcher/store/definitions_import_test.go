@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// An import leaves a run alone that has the key of one of its own and is of another job. Only two equal hashes could have it so.
+// An import does not replace a run of another job with the same key, which only a hash collision could cause.
 func TestImportReplacesNoRunOfAnotherJob(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -48,7 +48,7 @@ func (m moving) moveOnly() access.Export {
 	return export
 }
 
-// importer imports a large app, "app", next to another one, "victim", of which a fire is due each second.
+// importer imports a large app, "app", next to another one, "victim", which fires each second.
 type importer struct {
 	t      *testing.T
 	s      *store.Store
@@ -98,7 +98,7 @@ func (m *importer) job(app, name string, triggers int) dispatcher.Job {
 	return job
 }
 
-// large is an app of many parts: each of its triggers owes a fire, and its runs may be adopted.
+// large is an app of many parts: each of its triggers has a due fire, and its runs may be adopted.
 func (m *importer) large() access.Export {
 	export := access.Export{
 		Format: access.ExportFormat, Installation: "there", ExportedAt: m.now,
@@ -134,7 +134,7 @@ func (m *importer) count(query string) int64 {
 	return n
 }
 
-// rows are those that an import writes.
+// rows counts the rows that an import writes.
 func (m *importer) rows() (all int64) {
 	for _, table := range []string{
 		"jobs", "triggers", "trigger_clock", "trigger_revisions", "followers", "calendars", "live_runs", "run_inputs",
@@ -144,7 +144,7 @@ func (m *importer) rows() (all int64) {
 	return all
 }
 
-// fire claims the next fire of the other app, while nothing of the import is due or may be adopted.
+// fire claims the next fire of the other app, while no fire or run of the import may be claimed or adopted.
 func (m *importer) fire() {
 	m.t.Helper()
 	m.now, m.token = m.now.Add(time.Second), m.token+1
@@ -170,7 +170,7 @@ func (m *importer) fire() {
 	}
 }
 
-// wantLive expects all of the import to be there.
+// wantLive expects the complete import.
 func (m *importer) wantLive() {
 	m.t.Helper()
 	if app, err := m.s.App(m.t.Context(), "app"); err != nil || !app.Enabled || app.Importing {
@@ -200,7 +200,7 @@ func (m *importer) wantLive() {
 	}
 }
 
-// An import takes the writer for a part of at most 1,000 rows: others fire between the parts, and see that the app is imported.
+// Each part of an import writes at most 1,000 rows. Others fire between the parts and see the app as importing.
 func TestOthersFireBetweenThePartsOfAnImport(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
@@ -227,7 +227,7 @@ func TestOthersFireBetweenThePartsOfAnImport(t *testing.T) {
 	})
 }
 
-// Wherever an import is cut off, nothing of it fires, and it can be repeated.
+// No job of a cut-off import fires, wherever it stopped, and the import can be repeated.
 func TestImportThatIsCutOffCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
@@ -249,7 +249,7 @@ func TestImportThatIsCutOffCanBeRepeated(t *testing.T) {
 	})
 }
 
-// The handler removes an import that nobody repeats, in small parts, and leaves one alone that goes on.
+// The handler removes a cut-off import in small parts if it is not repeated, and does not touch an active one.
 func TestImportThatIsCutOffIsRemoved(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
@@ -281,7 +281,7 @@ func TestImportThatIsCutOffIsRemoved(t *testing.T) {
 	})
 }
 
-// A frozen import that wakes after its removal writes nothing more.
+// A frozen import that wakes after its removal writes no more.
 func TestImportThatWasRemovedGoesOnNoMore(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
@@ -302,7 +302,7 @@ func TestImportThatWasRemovedGoesOnNoMore(t *testing.T) {
 	})
 }
 
-// A problem that a late part finds leaves nothing, and an app that is imported takes no change.
+// A problem found by a late part leaves no trace, and an app during import accepts no change.
 func TestImportWithALateProblemLeavesNothing(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
@@ -326,7 +326,7 @@ func TestImportWithALateProblemLeavesNothing(t *testing.T) {
 	})
 }
 
-// wantRefused expects changes of an app that is imported to be refused.
+// wantRefused expects changes of an app during import to be refused.
 func (m *importer) wantRefused() {
 	m.t.Helper()
 	ctx := m.t.Context()

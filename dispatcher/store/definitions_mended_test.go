@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A job of which a part cannot be read is mended by putting it again, whatever the part is: with its triggers where they stand, at its
-// next revision, and with nothing left of what it had before.
+// Putting a job again repairs it, whichever part is unreadable: its triggers keep their progress, its revision
+// increases, and no old part remains.
 func TestUnreadableJobIsMendedByAPut(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -98,7 +98,7 @@ func testMendedJob(t *testing.T, s *store.Store, set string, put func(*dispatche
 	must(t, s.DeleteJob(ctx, "app", "bad", change))
 }
 
-// So are a group, an alert, a calendar and the defaults of an app.
+// The same holds for a group, an alert, a calendar and the defaults of an app.
 func TestUnreadableDefinitionsAreMendedByAPut(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -139,7 +139,7 @@ func TestUnreadableDefinitionsAreMendedByAPut(t *testing.T) {
 				t.Errorf("%s, put again: created %t, %v, want it mended", table, created, err)
 			}
 		}
-		// What makes the deliveries of an alert is mended with it.
+		// The attached job of an alert is repaired with it.
 		must(t, store.Exec(ctx, s, `UPDATE jobs SET target = '' WHERE part_of <> 0`))
 		bell.Description = "changed"
 		if _, err := puts["alerts"](); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What follows a run and has yet to begin moves with its app, under its key and with what it was given.
+// Waiting followers of a run move with the app, with their keys and inputs.
 func TestWaitingFollowersMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -64,8 +64,8 @@ func TestWaitingFollowersMove(t *testing.T) {
 	})
 }
 
-// A notification that waits, as for a host that does not respond, moves with its app: what holds does not, so nobody would be
-// told of it there.
+// A waiting notification, as for a host that does not respond, moves with its app. The alert state does not move, so a
+// notification would otherwise be lost.
 func TestWaitingNotificationsMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -91,7 +91,7 @@ func TestWaitingNotificationsMove(t *testing.T) {
 	})
 }
 
-// followers returns the runs that followed a run.
+// followers returns the followers of a run.
 func followers(t *testing.T, s *store.Store, id string) (all []run.Run) {
 	t.Helper()
 	run, err := s.Run(t.Context(), id)
@@ -107,7 +107,7 @@ func followers(t *testing.T, s *store.Store, id string) (all []run.Run) {
 	return all
 }
 
-// plan counts a backfill of a job.
+// plan plans a backfill of a job.
 func (m moving) plan(name string, spec repeat.BackfillSpec) repeat.BackfillPlan {
 	m.t.Helper()
 	job, err := m.old.Job(m.t.Context(), "app", name)
@@ -117,7 +117,7 @@ func (m moving) plan(name string, spec repeat.BackfillSpec) repeat.BackfillPlan 
 	return plan
 }
 
-// An app with a backfill that has not ended does not move: the instants that are left would be run by nobody.
+// An app with an open backfill does not move: its remaining instants would never run.
 func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -134,7 +134,7 @@ func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
 	})
 }
 
-// events returns the event ids of a job's next fires, as a node of a store makes them.
+// events returns the event ids of a job's next fires, as a node makes them.
 func events(t *testing.T, s *store.Store, job string) map[string]string {
 	t.Helper()
 	one, err := s.Job(t.Context(), "app", job)
@@ -154,8 +154,8 @@ func events(t *testing.T, s *store.Store, job string) map[string]string {
 	return all
 }
 
-// What was renamed has the same event ids and fire times after a move: receivers drop duplicates by them. So has what
-// got the freed names, also where deleted jobs and triggers of these names are left from before.
+// Renamed jobs and triggers keep their event ids and fire times after a move: receivers drop duplicates by event id. So
+// do new ones with the freed names, even where deleted jobs and triggers with these names remain.
 func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -173,7 +173,7 @@ func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 		}
 		must(t, m.old.DeleteApp(ctx, "app", m.at(2*time.Second)))
 
-		// Elsewhere, first and second swap their names, and a trigger leaves its name to another.
+		// In the other installation, first and second swap their names, and a trigger leaves its name to another one.
 		back := moving{t: t, old: m.new, new: m.old, now: m.now.Add(3 * time.Second)}
 		for _, step := range [][2]string{{"first", "third"}, {"second", "first"}, {"third", "second"}} {
 			_, err := back.old.RenameJob(ctx, "app", step[0], dispatcher.JobRename{Name: step[1]}, back.at(0))
@@ -209,7 +209,7 @@ func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 	})
 }
 
-// A job that is imported takes its name from a deleted one with another id, whose history stays apart.
+// An imported job takes its name from a deleted one with another id, which keeps its separate history.
 func TestImportedJobTakesTheNameOfADeletedOne(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {

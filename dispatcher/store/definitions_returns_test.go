@@ -14,14 +14,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// An app that moves away and back within moments is owed fires that its deletion took for missed. They are then explained by what
-// becomes of them, and by nothing else: those that are still due, those that come as runs that wait, and neither those that ran
-// elsewhere.
+// An app that moves away and back at once still has the due fires that its deletion recorded as missed. Each then has
+// one explanation: fires still due and fires of waiting runs are no misfires, those that ran elsewhere are.
 func TestAppThatComesBackHasEachFireOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		elsewhere int   // fires that are decided there
-		waits     []int // of these, those whose runs wait as the app comes back
+		elsewhere int   // fires decided there
+		waits     []int // among these, fires with waiting runs when the app comes back
 		want      []span
 	}{
 		"all are due":                 {},
@@ -64,12 +63,12 @@ func TestAppThatComesBackHasEachFireOnce(t *testing.T) {
 // span is a misfire, by the numbers of its fires.
 type span struct{ From, To, Count int }
 
-// fire is the number of a fire of rate(10m), of which six are due as the app leaves.
+// fire returns the number of a fire of rate(10m). Six are due when the app leaves.
 func (m moving) fire(at time.Time) int {
 	return int(at.Sub(m.now.Add(-time.Hour)) / (10 * time.Minute))
 }
 
-// returns moves the app away and back: it is deleted where it was when it is there, and then decided of some fires there.
+// returns moves the app away and back. Its source deletes it, and the other installation decides some fires.
 func (m moving) returns(decided int, waits []int) {
 	m.t.Helper()
 	ctx, back := m.t.Context(), m.at(time.Minute)
@@ -98,7 +97,7 @@ func (m moving) returns(decided int, waits []int) {
 	must(m.t, err)
 }
 
-// decideAll decides about the fires of both jobs up to a number: each runs.
+// decideAll runs the fires of both jobs up to a number.
 func (m moving) decideAll(s *store.Store, upTo int) {
 	m.t.Helper()
 	ctx, token := m.t.Context(), run.Token(0)
@@ -134,7 +133,7 @@ func (m moving) decideAll(s *store.Store, upTo int) {
 	}
 }
 
-// misfires are those of a job where the app was first, in order.
+// misfires returns the misfires of a job in the first installation, in order.
 func (m moving) misfires(job string) (all []span) {
 	m.t.Helper()
 	list, err := m.old.Misfires(m.t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: input.Page{Limit: 10}})

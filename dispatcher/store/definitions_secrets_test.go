@@ -34,7 +34,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
 	}
 }
 
-// sealKeys returns keys of 32 equal letters each.
+// sealKeys returns keys, each of 32 equal letters.
 func sealKeys(t *testing.T, letters string) *seal.Keys {
 	t.Helper()
 	var all []string
@@ -63,7 +63,7 @@ func value(text string) target.Secret {
 	return target.Secret{Value: input.NewSensitive(text)}
 }
 
-// secretJob is a job with these secrets.
+// secretJob returns a job with these secrets.
 func secretJob(signing, token target.Secret) dispatcher.Job {
 	w := target.Webhook{
 		URL: "https://example.com/", Method: "POST", Timeout: target.DefaultTimeout,
@@ -85,7 +85,7 @@ func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
 	return stored
 }
 
-// opened returns the values as a node gets them.
+// opened returns the values of a job's secrets as a node gets them.
 func opened(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
 	return openedOf(t, s, run.JobID("demo", "ping"))
@@ -150,7 +150,7 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 	})
 }
 
-// Who may declare jobs and does not know a secret cannot have it sent to a server of their own.
+// A user who may declare jobs but does not know a secret cannot redirect it to their own server.
 func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -196,7 +196,7 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 	})
 }
 
-// A client secret is bound to the token endpoint and to the target, to which the token goes.
+// A client secret is bound to the token endpoint and to the target that receives the token.
 func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -292,8 +292,8 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	})
 }
 
-// A row that is copied to another job, or a job that is sent elsewhere, as by somebody who can write to the database but has no
-// key, is worth nothing there.
+// Write access to the database without a key is not enough to read secrets: a row copied to another job does not open,
+// nor does one of a job with a changed origin.
 func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
@@ -304,7 +304,7 @@ func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	// One after the other: SQLite minds the key row by row.
+	// One after the other: SQLite checks the key for each row.
 	for _, swap := range []string{`UPDATE secrets SET path = 'x' WHERE path = $1`, `UPDATE secrets SET path = $1 WHERE path <> 'x'`} {
 		if _, err := db.ExecContext(t.Context(), swap, tokenPath); err != nil {
 			t.Fatal(err)
@@ -322,8 +322,8 @@ func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 	}
 }
 
-// Someone who can write to the database and has no key undoes no rotation: a secret's row that was copied before it was
-// replaced opens no more, neither next to the same job nor next to one that was deleted and declared again.
+// Write access to the database without a key cannot undo a rotation: a copy of a secret's row from before its
+// replacement does not open, neither for the same job nor for one that was deleted and declared again.
 func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -376,7 +376,7 @@ func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
 	})
 }
 
-// A rename, also one that gives the old name to another job, leaves secrets to their job, and to no other.
+// A rename leaves secrets with their job only, even if another job gets the old name.
 func TestSecretsOutliveARename(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

@@ -44,7 +44,7 @@ func putCalendar(t *testing.T, s *store.Store, c dispatcher.Calendar, now time.T
 	return err
 }
 
-// tick returns a job whose triggers fire each minute from a time on, as a calendar allows.
+// tick returns a job with triggers that fire each minute from a time on, as a calendar allows.
 func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.Job {
 	job := dispatcher.Job{
 		App: "app", Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{},
@@ -61,7 +61,7 @@ func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.
 	return job
 }
 
-// A calendar that this version cannot read is not taken for one that excludes nothing.
+// An unreadable calendar does not count as one that excludes nothing.
 func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -89,7 +89,7 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 		if !errors.As(err, &problems) || problems[0].Path != "/triggers/tick/calendar" {
 			t.Errorf("a job that names it: got %v, want a problem of its trigger", err)
 		}
-		// What it is built on can neither go nor change: its triggers could not follow.
+		// A base can neither be deleted nor changed: its triggers could not follow.
 		err = s.DeleteCalendar(t.Context(), "app", "base", input.Change{})
 		if !errors.Is(err, dispatcher.ErrInUse) {
 			t.Errorf("delete its base: got %v, want %v", err, dispatcher.ErrInUse)
@@ -128,7 +128,7 @@ func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 	})
 }
 
-// What happens between the plan of a change and its transaction is not overwritten.
+// Changes between the plan and the transaction of a change are not overwritten.
 func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -170,9 +170,9 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 		}
 		must(t, store.Exec(ctx, s, `UPDATE trigger_clock SET calendar_revision = calendar_revision /
 			(CASE WHEN calendar_revision = 2 THEN 1 ELSE 0 END)
-			WHERE id IN (SELECT id FROM triggers WHERE deleted_at IS NULL)`)) // divides by zero if one was passed over
+			WHERE id IN (SELECT id FROM triggers WHERE deleted_at IS NULL)`)) // divides by zero if one was skipped
 
-		// A plan for other calendars than those that are there is none at all.
+		// A plan for outdated calendars is void.
 		closed := freeze
 		closed.Rules = []schedule.CalendarRule{{To: "23:00"}}
 		_, err = store.PutCalendarMeanwhile(ctx, s, freezeUntil("12:00"), change, func() {
@@ -192,7 +192,7 @@ func freezeUntil(clock string) dispatcher.Calendar {
 	return dispatcher.Calendar{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Rules: []schedule.CalendarRule{{To: clock}}}}
 }
 
-// A deadlock would be repaired, a second late each time; there is none.
+// Changes of calendars and jobs do not deadlock. A deadlock would be resolved, but only after a second.
 func TestCalendarsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
@@ -209,7 +209,7 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := range 20 { // each puts all triggers off that the one before let be due
+		for i := range 20 { // each defers all triggers that the previous one made due
 			if err := putCalendar(t, s, freezeUntil(fmt.Sprintf("%02d:00", 10+i%2)), now.Add(time.Duration(i)*time.Hour)); err != nil {
 				t.Error(err)
 			}
@@ -229,7 +229,7 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 		RAISE EXCEPTION 'there were deadlocks'; END IF; END $$`))
 }
 
-// BenchmarkPutCalendar measures a change of a calendar that 100,000 triggers name.
+// BenchmarkPutCalendar measures a change of a calendar used by 100,000 triggers.
 func BenchmarkPutCalendar(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { benchPutCalendar(b, open(b, pgtest.New(b, pgtest.Fsync))) })
 	b.Run("SQLite", func(b *testing.B) { benchPutCalendar(b, open(b, newFile(b))) })
@@ -323,7 +323,7 @@ func benchPutJob(b *testing.B, database string) {
 	}
 }
 
-// A client that declares in a loop what is stored keeps nobody who writes waiting, and waits for nobody.
+// A client that repeatedly puts the stored definition neither delays writers nor waits for them.
 func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func() string{
@@ -340,7 +340,7 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 			must(t, err)
 			job, err := s.Job(t.Context(), "app", "job")
 			must(t, err)
-			// In PostgreSQL, this mode lets others read, and neither write nor lock rows.
+			// In PostgreSQL, this mode allows reading, but neither writing nor locking of rows.
 			release, err := store.Freeze(t.Context(), s, map[string]string{
 				"SQLite":     `UPDATE installation SET id = id`,
 				"PostgreSQL": `LOCK TABLE apps, jobs, triggers, trigger_clock, trigger_revisions, calendars, audit_log IN EXCLUSIVE MODE`,
@@ -365,8 +365,8 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 	}
 }
 
-// The snapshot of a change spares others its locks. Where it fails, as while the database fails over, the transaction does without. On
-// SQLite, reads have connections of their own, which a test can close.
+// The snapshot of a change saves locks. If it fails, as during a failover of the database, the transaction works
+// without. On SQLite, reads have separate connections, which a test can close.
 func TestAChangeDoesWithoutItsSnapshot(t *testing.T) {
 	t.Parallel()
 	s := ownClaims(t, newFile(t), 20)

@@ -18,8 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A program with another time zone database works out again what depends on it, and what moves is
-// on record.
+// A program with another time zone database reschedules the triggers that depend on it, and records the moves.
 func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testRescheduleForZones(t, open(t, newFile(t))) })
@@ -75,8 +74,8 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	if moved := rescheduleForZones(); moved != 0 || changed() {
 		t.Errorf("with the same zones %d triggers moved, and it is to be done again: %v", moved, changed())
 	}
-	// As if Berlin and Lima had had other offsets then. It is 5:00 UTC, so what was due at 6:00 in
-	// Berlin is over, and stays due where it is still an instant.
+	// This simulates other offsets of Berlin and Lima. It is 5:00 UTC, so fires due at 6:00 in Berlin are overdue, and
+	// stay due if the instant is still a fire time.
 	for name, shift := range map[string]time.Duration{"berlin": time.Hour, "paused": -time.Hour, "utc": time.Hour, "dropped": -time.Hour} {
 		must(t, store.Exec(ctx, s,
 			fmt.Sprintf(`UPDATE trigger_clock SET next_fire_time = next_fire_time + %[1]d, due_at = due_at + %[1]d
@@ -109,7 +108,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	for _, m := range misfires {
 		decisions[m.Trigger] = m.Decision
 	}
-	// The fire of dropped is pending at its new time, which has passed, too. That of berlin would have been before it was due.
+	// The fire of dropped is pending at its new, past time. That of berlin would have been before it was due.
 	decided := map[string]dispatcher.Decision{"berlin": dispatcher.DecisionFireOnce, "dropped": dispatcher.DecisionSkip}
 	if diff := cmp.Diff(decided, decisions); diff != "" {
 		t.Errorf("what became of the fires that were due and are no more (-want +got):\n%s", diff)
@@ -127,7 +126,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 		}
 	}
 
-	// In a fleet of two versions the last to be replaced leaves fire times of its own.
+	// In a fleet of two versions, the last node to be replaced writes its own fire times.
 	must(t, s.Register(ctx, dispatcher.Node{ID: 7}, may1.Add(6*time.Hour)))
 	if changed() {
 		t.Error("a node with the same zones makes it count as changed")
@@ -142,8 +141,8 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	}
 }
 
-// Triggers of a disabled app and of labels that no node has stay due for as long as that lasts. However many they
-// are, a poll and the look for misfires of every node must not read them.
+// Triggers of a disabled app, or with labels that no node has, stay due all that time. No node's poll or search for
+// misfires may read them, however many there are.
 func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -181,7 +180,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	}
 	_, _, err := s.PutApp(ctx, access.App{Name: "disabled"}, change)
 	must(t, err)
-	must(t, s.Register(ctx, dispatcher.Node{ID: 2}, may1)) // it finds that no node has the label
+	must(t, s.Register(ctx, dispatcher.Node{ID: 2}, may1)) // it finds the label missing on all nodes
 	for more := true; more; {
 		_, more, err = s.FollowSwitches(ctx, 10_000)
 		must(t, err)
@@ -194,7 +193,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	}
 }
 
-// overdueTriggers inserts triggers of an app that were due a second after may1, each in the next millisecond.
+// overdueTriggers inserts triggers of an app that were due a second after may1, a millisecond apart.
 func overdueTriggers(t *testing.T, s *store.Store, app, labels string, first, count int) {
 	t.Helper()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO triggers (id, job_id, app_id, revision, misfire_after, anchor_at, jitter,
@@ -208,7 +207,7 @@ func overdueTriggers(t *testing.T, s *store.Store, app, labels string, first, co
 		first, count, app, may1.UnixMilli(), labels)))
 }
 
-// A set of labels goes with the last job that required it, once that has been removed.
+// A set of labels is deleted after the last job that required it was removed.
 func TestLabelsThatNoJobRequiresAreForgotten(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {

@@ -18,7 +18,7 @@ type Column struct {
 	Type columnType
 }
 
-// columnType is the type of a column, as PostgreSQL names it.
+// columnType is the type of a column, by its PostgreSQL name.
 type columnType string
 
 // The types of columns.
@@ -56,13 +56,13 @@ var (
 	RecordColumns = append(KeyColumns[:5:5], outcomeColumns...)
 	// The state that a run returned, and the revision that it was given.
 	ReturnedColumns = append(RecordColumns[:12:12], Col("returned", Text), Col("seen", Bigint))
-	// Five are those of a HostWait, the last two those of a Callback.
+	// Five columns belong to a HostWait, the last two to a Callback.
 	nextColumns = []Column{{"next_at", Bigint}, {"until_at", Bigint}, {"counts", Integer}, {"not_attempted", Integer}, {"stops", Boolean},
 		{"waits_for", Bigint}, {"wait_app", Bigint}, {"wait_host", Text}, {"wait_pause", Bigint}, {"wait_probe", Bigint},
 		{"callback_id", Bigint}, {"callback", Text}}
 	AgainColumns = append(RecordColumns[:12:12], nextColumns...)
-	// What the rows of live runs know and claims do not comes with the records of fires. All of these are first
-	// attempts of scheduled fires.
+	// The records of fires carry the columns that live runs have and claims lack. All of these are first attempts of
+	// scheduled fires.
 	FireColumns = append([]Column{{"scheduled_at", Bigint}, {"trigger_id", Bigint}, {"token", Bigint}, {"job_id", Bigint},
 		{"revision", Bigint}, {"claimed_at", Bigint}}, outcomeColumns...)
 	FireAgainColumns = append(FireColumns[:13:13], nextColumns...)
@@ -86,10 +86,10 @@ var (
 	WaitedColumns = []Column{{"id", Bigint}, {"endpoint", Text}}
 	NameColumns   = []Column{{"name", Text}}
 	LockColumns   = []Column{{"name", Text}, {"holder", Bigint}, {"fence", Bigint}}
-	// Lists side by side, the shorter ones filled up: apps and labels of the node, and up to which runs of which apps it has looked.
+	// Lists next to each other, the shorter ones padded: apps and labels of the node, and its positions in the apps.
 	LookColumns = []Column{{"name", Text}, {"labels", Text}, {"app", Bigint}, {"after_due", Bigint}, {"after_at", Bigint},
 		{"after_trigger", Bigint}, {"after_kind", Integer}}
-	// Which runs are adopted, and what they wait for.
+	// The adopted runs, and what they wait for.
 	AdoptColumns = []Column{{"scheduled_at", Bigint}, {"trigger_id", Bigint}, {"kind", Integer}, {"waits_for", Bigint}}
 )
 
@@ -134,7 +134,7 @@ func appendOptional[V int64 | string | bool](b []byte, column []*V, i int) []byt
 
 // Keys are the columns of a batch of runs.
 type Keys struct {
-	At, Trigger, Token, Attempt []int64 // attempt is wider than its column, so that none that SQLite has is cut off
+	At, Trigger, Token, Attempt []int64 // attempt is wider than its column, so that no value of SQLite is cut off
 	Kind                        []int32
 }
 
@@ -144,7 +144,7 @@ func NewKeys(rows int) Keys {
 	return Keys{At: ids(), Trigger: ids(), Token: ids(), Attempt: ids(), Kind: make([]int32, 0, rows)}
 }
 
-// Add adds a run, and whose attempt it is.
+// Add adds a run and its attempt.
 func (k *Keys) Add(key run.Key, token run.Token, attempt int) {
 	k.At = append(k.At, key.ScheduledAt.UnixMilli())
 	k.Trigger = append(k.Trigger, key.TriggerID)
@@ -168,11 +168,11 @@ func KeysIn(f Flavor, runs []run.HeldRun) []any {
 // HeldKey returns the key of a run, by which SortedBy sorts.
 func HeldKey(r run.HeldRun) run.Key { return r.Key }
 
-// List returns the parameter that flavor.in speaks of.
+// List returns the parameter of Flavor.In.
 func (d *DB) List(ids []int64) any { return d.Batch(append([]int64{}, ids...))[0] }
 
-// Dated is batch for runs, whose instants the first column holds, after the bounds of their days: from the first inclusive, to the second
-// exclusive.
+// Dated is Batch for runs, with their instants in the first column. The bounds of their days come first: from the
+// first (inclusive) to the second (exclusive).
 func (d *DB) Dated(columns ...any) []any { return DatedIn(d.Flavor, columns...) }
 
 // DatedIn is DB.Dated for a flavor.
@@ -204,7 +204,7 @@ func ByTrigger[T any](items []T, id func(T) int64) []T {
 	return sorted
 }
 
-// SortedKeys returns the keys of a map in order; none are not nil.
+// SortedKeys returns the sorted keys of a map; never nil.
 func SortedKeys[V any](m map[string]V) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 }

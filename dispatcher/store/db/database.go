@@ -11,34 +11,34 @@ import (
 
 // Options tune how a database is opened. The zero value works.
 type Options struct {
-	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats, one to
-	// listen and those of Requests; default 5, or pool_max_conns of the URL.
+	// MaxConns is the maximum number of connections to PostgreSQL, in addition to those for heartbeats, listening and
+	// Requests; default 5, or pool_max_conns of the URL.
 	MaxConns int
 	// Requests opens further connections for the API, three for each five of MaxConns; see ForRequests.
 	Requests bool
-	// Notify is the URL by which notifications are heard, where that of the database leads to a
-	// pooler which loses them; empty: that of the database.
+	// Notify is the URL for receiving notifications if the database's own URL leads to a pooler that loses them;
+	// empty: the database's URL.
 	Notify string
-	// Login is how connections to PostgreSQL log in, those for notifications too.
+	// Login is how connections to PostgreSQL log in, including those for notifications.
 	Login Login
 	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
-	// may be using, and any database whose secrets are stored under other keys. A store that fires
-	// must not be opened this way.
+	// may be using, and any database with secrets stored under other keys. A store that fires must not be opened this
+	// way.
 	AlongsideNode bool
-	// Shared says that several nodes of this process use a SQLite database, as simulations have
-	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
+	// Shared lets several nodes of this process use a SQLite database, as in simulations; otherwise a node that
+	// registers is the only one. It has no effect on PostgreSQL.
 	Shared bool
-	// Without is what PostgreSQL is to be used without, whether it has that or not.
+	// Without lists capabilities of PostgreSQL that are not used even if the database has them.
 	Without Capabilities
-	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
+	// ClockMargin is the maximum difference between the clocks of PostgreSQL's servers.
 	ClockMargin time.Duration
-	// Metrics is where the metrics of PostgreSQL's connections, of runs that are skipped and of rows that are set aside are
-	// registered; nil: nowhere.
+	// Metrics registers the metrics of PostgreSQL's connections, of skipped runs and of rows set aside; nil: none are
+	// registered.
 	Metrics prometheus.Registerer
 }
 
-// How long a call may take whose context sets no deadline. A database that hangs must not
-// hang a node: it gives up, and the next tick tries again.
+// Time limits of calls without a deadline in their context. A database that hangs must not hang a node: the node
+// gives up and tries again at the next tick.
 const (
 	ClaimTimeout     = 3 * time.Second
 	HeartbeatTimeout = 3 * time.Second
@@ -53,11 +53,11 @@ type DB struct {
 	Heartbeats *sql.DB // heartbeats, which must not queue behind anything
 	Flavor
 	Margin  time.Duration          // between the clocks of the database's servers
-	gate    chan struct{}          // that of apart
+	gate    chan struct{}          // of apart
 	Metrics []prometheus.Collector // of a database that is open
 }
 
-// Open opens a database of whatever schema. watch is told of connections to PostgreSQL.
+// Open opens a database with any schema. watch is called for connections to PostgreSQL.
 func Open(ctx context.Context, a Address, o Options, watch ConnectionWatch) (d *DB, err error) {
 	if a.Path != "" {
 		d, err = OpenSQLite(ctx, a, o)

@@ -13,31 +13,31 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// field is a column of a table, and where a T holds it. The fields of a table are listed once;
-// what is selected, inserted, updated and scanned follows from that list.
+// field is a column of a table and its place in a T. The fields of a table are listed once; the columns of SELECT,
+// INSERT and UPDATE, and the scanned values, follow from that list.
 type field[T any] struct {
 	Name string
 	Type columnType // in a batch; only triggers are written as one
-	// Ref returns a pointer to the value, which is scanned into and written from. A value that its
-	// column holds in another form is one of those below, which convert it.
+	// Ref returns a pointer to the value, for scanning and writing. A value with another form in its column uses one
+	// of the conversions below.
 	Ref func(*T) any
 	Use use
-	// Read is what is selected; empty: the column.
+	// Read is the selected expression; empty: the column.
 	Read string
 }
 
-// use says which statements a field is not part of.
+// use names the statements that leave out a field.
 type use int
 
-// What fields are part of: each statement, none that updates, none that writes, those that write, or those that insert.
+// Which statements include a field: all, all but updates, none that write, only those that write, or only inserts.
 const (
 	notRead use = 1 << iota // selected
 	notNew                  // inserted
-	notSet                  // an update leaves it alone
+	notSet                  // updates leave it unchanged
 
 	Always      use = 0
 	NeverSet        = notSet
-	OnlyRead        = notNew | notSet // read names it with its table
+	OnlyRead        = notNew | notSet // Read names it with its table
 	OnlyWritten     = notRead
 	OnlyNew         = notRead | notSet
 )
@@ -45,7 +45,7 @@ const (
 // Fields are the columns of a table.
 type Fields[T any] []field[T]
 
-// without returns the fields that are part of a statement.
+// without returns the fields that a statement includes.
 func (all Fields[T]) without(not use) Fields[T] {
 	return slices.DeleteFunc(slices.Clone(all), func(f field[T]) bool { return f.Use&not != 0 })
 }
@@ -56,7 +56,7 @@ func (all Fields[T]) Read() Fields[T] { return all.without(notRead) }
 // Written returns the fields that are inserted.
 func (all Fields[T]) Written() Fields[T] { return all.without(notNew) }
 
-// list joins what text makes of each field.
+// list joins the texts of the fields.
 func (all Fields[T]) list(text func(field[T]) string) string {
 	list := make([]string, len(all))
 	for i, f := range all {
@@ -65,7 +65,7 @@ func (all Fields[T]) list(text func(field[T]) string) string {
 	return strings.Join(list, ", ")
 }
 
-// Selected lists what a query of a table selects, for refs to scan.
+// Selected lists the columns that a query of a table selects, for Refs to scan.
 func (all Fields[T]) Selected(table string) string {
 	return all.list(func(f field[T]) string { return cmp.Or(f.Read, table+f.Name) })
 }
@@ -75,7 +75,7 @@ func (all Fields[T]) Names(prefix string) string {
 	return all.list(func(f field[T]) string { return prefix + f.Name })
 }
 
-// Insert returns the insertion of one row, whose values are the parameters from $1 on.
+// Insert returns an INSERT of one row, with values in the parameters from $1 on.
 func (all Fields[T]) Insert(table string) string {
 	values := make([]string, len(all.Written()))
 	for i := range values {
@@ -84,12 +84,12 @@ func (all Fields[T]) Insert(table string) string {
 	return `INSERT INTO ` + table + ` (` + all.Written().Names("") + `) VALUES (` + strings.Join(values, ", ") + `)`
 }
 
-// Update is the list of assignments by which an insertion replaces a row that exists.
+// Update is the list of assignments with which an INSERT replaces an existing row.
 func (all Fields[T]) Update() string {
 	return all.without(notSet).list(func(f field[T]) string { return f.Name + " = excluded." + f.Name })
 }
 
-// Refs returns where the columns of a row are scanned into.
+// Refs returns the scan destinations of a row.
 func (all Fields[T]) Refs(into *T) []any {
 	refs := make([]any, len(all))
 	for i, f := range all {
@@ -98,7 +98,7 @@ func (all Fields[T]) Refs(into *T) []any {
 	return refs
 }
 
-// Values returns the parameters of an insertion.
+// Values returns the parameters of an INSERT.
 func (all Fields[T]) Values(from *T) []any {
 	some := all.Written()
 	values := make([]any, len(some))
@@ -108,7 +108,7 @@ func (all Fields[T]) Values(from *T) []any {
 	return values
 }
 
-// value returns what a column is to hold.
+// value returns the value to store in a column.
 func (f field[T]) value(from *T) driver.Value {
 	value, err := driver.DefaultParameterConverter.ConvertValue(f.Ref(from))
 	if err != nil {
@@ -117,7 +117,7 @@ func (f field[T]) value(from *T) driver.Value {
 	return value
 }
 
-// Batch returns the columns of rows that are inserted as one batch, and their values.
+// Batch returns the columns of rows for inserting them as one batch, and their values.
 func (all Fields[T]) Batch(rows []T) (columns []Column, values []any) {
 	for _, f := range all.Written() {
 		columns = append(columns, Column{f.Name, f.Type})
@@ -144,14 +144,14 @@ func valuesOf[V, T any](f field[T], rows []T) []*V {
 	return all
 }
 
-// converted is a value that its column holds as a V.
+// converted is a value stored in its column as a V.
 type converted[T, V any] struct {
 	at   *T
 	from func(V) T
 	to   func(T) V
 }
 
-// Scan and Value convert a column to and from what it points to.
+// Scan and Value convert between the column and the value that it points to.
 // The poll scans every due trigger, so the usual forms skip sql.Null, which costs several allocations.
 func (c converted[T, V]) Scan(src any) error {
 	var v V
@@ -178,32 +178,32 @@ func (c converted[T, V]) Value() (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(c.to(*c.at))
 }
 
-// ConvertedColumn holds at in another form.
+// ConvertedColumn stores at in another form.
 func ConvertedColumn[T, V any](at *T, from func(V) T, to func(T) V) any {
 	return converted[T, V]{at, from, to}
 }
 
-// InstantColumn holds milliseconds.
+// InstantColumn stores milliseconds.
 func InstantColumn(t *time.Time) any {
 	return converted[time.Time, int64]{t, Instant, time.Time.UnixMilli}
 }
 
-// OptionalColumn holds milliseconds, and NULL for nil.
+// OptionalColumn stores milliseconds, and NULL for nil.
 func OptionalColumn(t **time.Time) any {
 	return converted[*time.Time, *int64]{t, Optional, OrNullAt}
 }
 
-// DurationColumn holds milliseconds.
+// DurationColumn stores milliseconds.
 func DurationColumn(d *input.Duration) any {
 	return converted[input.Duration, int64]{d, Millis, ToMillis}
 }
 
-// LabelsColumn holds labels as a text.
+// LabelsColumn stores labels as a text.
 func LabelsColumn(l *input.Labels) any {
 	return converted[input.Labels, string]{l, input.ParseLabels, input.Labels.String}
 }
 
-// ListColumn holds words that have no comma.
+// ListColumn stores words without commas.
 func ListColumn(l *[]string) any {
 	return converted[[]string, string]{l, func(text string) []string {
 		if text == "" {
@@ -213,22 +213,22 @@ func ListColumn(l *[]string) any {
 	}, func(words []string) string { return strings.Join(words, ",") }}
 }
 
-// KeyRefs are where the columns scheduled_at, trigger_id and kind of a run are scanned into, and those after them.
+// KeyRefs are the scan destinations of the columns scheduled_at, trigger_id and kind of a run, followed by after.
 func KeyRefs(k *run.Key, after ...any) []any {
 	return append([]any{InstantColumn(&k.ScheduledAt), &k.TriggerID, KindColumn(k)}, after...)
 }
 
-// ContenderRefs are where ContenderColumns are scanned into, and the columns after them.
+// ContenderRefs are the scan destinations of ContenderColumns, followed by after.
 func ContenderRefs(r *run.HeldRun, node *run.NodeID, after ...any) []any {
 	return append(append([]any{&r.JobID}, KeyRefs(&r.Key, node, &r.Token, &r.Attempt)...), after...)
 }
 
-// KindColumn holds the kind and the shard of a key.
+// KindColumn stores the kind and the shard of a key.
 func KindColumn(k *run.Key) any { return kindScanner{k} }
 
 type kindScanner struct{ key *run.Key }
 
-// Scan reads what run.Key.Code wrote.
+// Scan reads a value written by run.Key.Code.
 func (s kindScanner) Scan(src any) error {
 	var code sql.Null[int]
 	err := code.Scan(src)

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// mostJobsNotified is how many changed jobs one transaction names. A node that hears of more reads its
-	// window at once, which costs less.
+	// mostJobsNotified is how many changed jobs one transaction names. More are sent as one notification: reading the
+	// whole window costs less.
 	mostJobsNotified = 20
 	// mostPayload bounds a payload in bytes; PostgreSQL takes 7,999.
 	mostPayload = 4000
 )
 
-// Coalesced leaves out what says nothing new, and replaces many changed jobs by one notification that
-// anything may have changed.
+// Coalesced drops redundant notifications, and replaces many changed jobs by one notification that anything may have
+// changed.
 func Coalesced(all []dispatcher.Notification) []dispatcher.Notification {
 	everything, jobs := false, map[int64]bool{}
 	for _, one := range all {
@@ -34,7 +34,7 @@ func Coalesced(all []dispatcher.Notification) []dispatcher.Notification {
 		kept = append(kept, dispatcher.Notification{})
 	}
 	for _, one := range all {
-		// A node that looks at everything finds the rest, too.
+		// A node that reads everything finds these changes, too.
 		said := everything && one.Run == "" && !one.Nodes && !one.Callback && !one.Backfill && !one.Bulk && !one.Ends
 		if !said && !slices.Contains(kept, one) {
 			kept = append(kept, one)
@@ -43,7 +43,7 @@ func Coalesced(all []dispatcher.Notification) []dispatcher.Notification {
 	return kept
 }
 
-// payloads writes notifications as texts, a line for each, in as few texts as there is room for.
+// payloads writes notifications as texts, one line each, in as few texts as possible.
 func payloads(all []dispatcher.Notification) []string {
 	var texts []string
 	for _, one := range all {
@@ -57,7 +57,7 @@ func payloads(all []dispatcher.Notification) []string {
 	return texts
 }
 
-// The first words of a line that says what changed.
+// The first words of lines, by kind of change.
 const (
 	lineAll, lineAdopt, lineNodes = "all", "adopt", "nodes"
 	lineJob, lineApp, lineGroup   = "job", "app", "group"
@@ -92,8 +92,8 @@ func notificationLine(one dispatcher.Notification) string {
 	return lineAll
 }
 
-// notificationsIn reads what payloads wrote. A line that this version does not know, because a newer node
-// sent it, means that anything may have changed.
+// notificationsIn reads the result of payloads. A line that this version does not know, sent by a newer node, means
+// that anything may have changed.
 func notificationsIn(payload string) []dispatcher.Notification {
 	var all []dispatcher.Notification
 	for line := range strings.SplitSeq(payload, "\n") {
@@ -121,7 +121,7 @@ func readNotification(words []string) dispatcher.Notification {
 	case kind == lineNodes:
 		return dispatcher.Notification{Nodes: true}
 	case kind == lineJob && len(words) == 2:
-		id, _ := strconv.ParseInt(words[1], 10, 64) // 0, which is everything, if it is no number
+		id, _ := strconv.ParseInt(words[1], 10, 64) // 0, which means everything, if it is not a number
 		return dispatcher.Notification{JobID: id}
 	case kind == lineApp && len(words) == 2:
 		return dispatcher.Notification{App: words[1]}

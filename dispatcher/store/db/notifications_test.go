@@ -44,7 +44,7 @@ func TestManyNotificationsTakeSeveralPayloads(t *testing.T) {
 	}
 }
 
-// A newer node may send what this one does not know, and must be able to.
+// A newer node may send notifications that this version does not know.
 func TestUnknownPayloadMeansThatAnythingMayHaveChanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -91,7 +91,7 @@ func TestNotificationsOfOneChangeAreCoalesced(t *testing.T) {
 	}
 }
 
-// What a listener lost may have been anything.
+// A listener may have lost any notification.
 func TestListenerThatIsFarBehindLooksAtEverything(t *testing.T) {
 	t.Parallel()
 	h := newHub()

@@ -22,35 +22,34 @@ type Postgres struct {
 	Pool, heartbeats *pgxpool.Pool
 	requests         *pgxpool.Pool   // of the API; nil: it uses pool
 	config           *pgxpool.Config // of pool
-	notify           *pgxpool.Config // by which notifications are heard
+	notify           *pgxpool.Config // for receiving notifications
 	connections      ConnectionWatch
 	Has              Capabilities
 	mode             pgx.QueryExecMode // of hot statements
 	db               *sql.DB           // of pool
 }
 
-// channel is where notifications go. They are heard in one database only.
+// channel is the channel of notifications. They reach one database only.
 const channel = "carillon"
 
-// session is what each connection sets. Without it (as behind a pooler that drops it, see SessionSettings) all works,
-// only less well: nobody waits long for a lock that an administrator holds, no statement runs on after its
-// caller gave up, and no machine that is suspended in the middle of a transaction keeps its locks. A batch
-// is always small compared to the table that it is joined to, so it probes an index: up to some 30,000
-// triggers the planner would rather hash the whole table, which made a claim of 500 six times as slow.
-// Compiling plans of statements this short never pays, and to run one of them on several processors takes those from the
-// claims of others. A statement that is prepared by name is parsed once, and planned
-// each time for the tables as they are: a plan kept from when a table was empty costs more than planning once per
-// batch.
+// session is the settings of each connection. Without it (as behind a pooler that drops it, see SessionSettings) all
+// works, only less well: it limits how long a call waits for a lock that an administrator holds, how long a statement
+// runs on after its caller gave up, and how long a machine suspended in the middle of a transaction keeps its locks.
+// A batch is always small compared to the table that it joins, so it probes an index: up to some 30,000 triggers the
+// planner would rather hash the whole table, which made a claim of 500 six times as slow. Compiling plans of such
+// short statements never pays, and running one on several processors takes these from the claims of others. A
+// statement that is prepared by name is parsed once and planned each time for the current tables: a plan kept from an
+// empty table costs more than planning once per batch.
 const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '10s';
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; SET max_parallel_workers_per_gather = 0;
 	SET plan_cache_mode = force_custom_plan`
 
-// ConnectionWatch is told of connections to PostgreSQL, any of which may lead to a server that has lost commits.
+// ConnectionWatch is called for connections to PostgreSQL, any of which may lead to a server that has lost commits.
 type ConnectionWatch struct {
 	// Opened is called for each new connection.
 	Opened func()
-	// Whole looks whether the server has all that this process knows to be committed, before a connection is used. inUse tells that the
-	// process has a node in the database.
+	// Whole checks before a connection is used whether the server has all commits that this process knows of. inUse
+	// is true if the process has a node in the database.
 	Whole func(ctx context.Context, conn *pgx.Conn) (inUse bool, err error)
 }
 
@@ -66,7 +65,7 @@ func openPostgres(ctx context.Context, a Address, o Options, watch ConnectionWat
 	}
 	p := &Postgres{notify: config.Copy(), Has: has, mode: config.ConnConfig.DefaultQueryExecMode, connections: watch}
 	if p.mode == pgx.QueryExecModeCacheStatement && !has.Has(SessionSettings) {
-		p.mode = pgx.QueryExecModeCacheDescribe // which is planned each time
+		p.mode = pgx.QueryExecModeCacheDescribe // planned each time
 	}
 	if o.Notify != "" {
 		if p.notify, err = PoolConfig(Address{url: o.Notify, Login: a.Login}); err != nil {
@@ -110,7 +109,7 @@ func openPostgres(ctx context.Context, a Address, o Options, watch ConnectionWat
 	}, nil
 }
 
-// check looks at the server that a connection leads to, and notes its identity if it is whole: after a failover it is another.
+// check inspects the server of a connection and notes its identity if no commits are missing: failovers change it.
 func (p *Postgres) check(ctx context.Context, conn *pgx.Conn) error {
 	inUse, err := p.connections.Whole(ctx, conn)
 	if err != nil || !inUse || !p.Has.Has(Identity) {
@@ -123,7 +122,7 @@ func (p *Postgres) check(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// PoolConfig returns how connections to an address are made.
+// PoolConfig returns the settings of connections to an address.
 func PoolConfig(a Address) (*pgxpool.Config, error) {
 	a.url = a.Login.withTLS(a.url)
 	config, err := pgxpool.ParseConfig(a.url)
@@ -141,8 +140,8 @@ func PoolConfig(a Address) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
 	withKeepAlive(config)
-	// The files that a URL names are read again for each connection, which also gets its password then: passwords that are tokens, and
-	// certificates, last for hours only.
+	// The files named in a URL, such as its password, are read again for each connection: passwords that are tokens,
+	// and certificates, last only hours.
 	config.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {
@@ -168,7 +167,7 @@ func (p *Postgres) SendNotifications(ctx context.Context, tx *sql.Tx, notificati
 		return leaveNotifications(ctx, tx, notifications)
 	}
 	for _, payload := range payloads(notifications) {
-		// $1 channel, $2 payload. PostgreSQL sends it at commit.
+		// $1 channel, $2 payload. PostgreSQL sends at commit.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
 			return err
 		}
@@ -194,7 +193,7 @@ func (p *Postgres) Listen(ctx context.Context, notification func(dispatcher.Noti
 	if err := p.subscribe(ctx, conn); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	// What happened before this moment was not heard.
+	// Changes before this moment were not heard.
 	notification(dispatcher.Notification{})
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -210,8 +209,8 @@ func (p *Postgres) Listen(ctx context.Context, notification func(dispatcher.Noti
 	}
 }
 
-// subscribe gives up on a server that hangs; waiting for notifications has no end of its own, and
-// keep-alives notice that the server has vanished.
+// subscribe gives up on a server that hangs. Waiting for notifications has no time limit; keep-alives notice a server
+// that vanished.
 func (p *Postgres) subscribe(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := Bound(ctx, OtherTimeout)
 	defer cancel()
@@ -252,8 +251,8 @@ func (p *Postgres) OfData(err error) bool {
 
 func (p *Postgres) Single() bool { return false }
 
-// closePatience is how long the end of a store waits for connections to end. One on which a statement was given
-// up asks the server to cancel it, and a server that hangs does not respond for a quarter of a minute.
+// closePatience limits how long closing a store waits for connections to end. A connection with an abandoned
+// statement asks the server to cancel it, and a server that hangs does not respond for 15 seconds.
 const closePatience = 250 * time.Millisecond
 
 func (p *Postgres) close() error {
@@ -273,17 +272,16 @@ func (p *Postgres) close() error {
 	return nil
 }
 
-// Capability is something that PostgreSQL has, and that another database which speaks its protocol may lack.
-// Nothing depends on one: each has a way without, which costs time and not correctness. Databases are told apart by
-// trying, never by their names.
+// Capability is a feature of PostgreSQL that other databases with its protocol may lack. Each has a fallback, which
+// costs time but not correctness. Carillon tries the features of a database and ignores its name.
 type Capability string
 
-// The capabilities, and what is done without them.
+// The capabilities and their fallbacks.
 const (
-	// Notifications are LISTEN and NOTIFY. Without them each node looks once a second for what has changed.
+	// Notifications are LISTEN and NOTIFY. Without them each node polls once a second for changes.
 	Notifications Capability = "notifications"
-	// DayPartitions are those of the history, one a day, which are made ahead and dropped as a whole. Without them
-	// the history is plain tables, whose old rows are deleted as on SQLite. The first migration decides.
+	// DayPartitions are the partitions of the history, one a day, which are made ahead and dropped as a whole.
+	// Without them the history is plain tables with old rows deleted as on SQLite. The first migration decides.
 	DayPartitions Capability = "partitions"
 	// SkipLocked is SKIP LOCKED. Without it a node waits for rows that another node is about to take. Rows are
 	// locked in the order of their keys, and after the wait their conditions are checked again.
@@ -291,17 +289,17 @@ const (
 	// SessionSettings are the settings of session. Without them a wait for a lock ends with the deadline of its
 	// call, which is shorter where other calls would wait behind it, see tryBriefly.
 	SessionSettings Capability = "session-settings"
-	// Identity tells which server, and which of its histories, a database is. Without it a rollback is noticed by
-	// the heartbeats and claims that are missing, but not while no node was at work.
+	// Identity is the server and the timeline of a database. Without it a rollback is noticed by missing heartbeats
+	// and claims, but not while no node was running.
 	Identity Capability = "identity"
 )
 
-// AllCapabilities returns all there are.
+// AllCapabilities returns all capabilities.
 func AllCapabilities() Capabilities {
 	return Capabilities{Notifications, DayPartitions, SkipLocked, SessionSettings, Identity}
 }
 
-// Capabilities are those that a database has, or is to be used without.
+// Capabilities are the capabilities that a database has, or that it is used without.
 type Capabilities []Capability
 
 // ParseCapabilities reads names.
@@ -316,10 +314,10 @@ func ParseCapabilities(names []string) (parsed Capabilities, err error) {
 	return parsed, nil
 }
 
-// Has tells whether one is among them.
+// Has reports whether one is among them.
 func (c Capabilities) Has(one Capability) bool { return slices.Contains(c, one) }
 
-// Without returns those that are not among others.
+// Without returns the capabilities that are not among others.
 func (c Capabilities) Without(others Capabilities) Capabilities {
 	return slices.DeleteFunc(slices.Clone(c), others.Has)
 }
@@ -333,8 +331,8 @@ func (c Capabilities) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Capabilities returns what the database has. SQLite has what it needs: its one process hears its own
-// changes, nobody else locks a row, and the lock file says which file it is.
+// Capabilities returns what the database has. SQLite has all it needs: its one process hears its own changes, no
+// other process locks a row, and the lock file identifies the file.
 func (d *DB) Capabilities() Capabilities {
 	if p, ok := d.Flavor.(*Postgres); ok {
 		return p.Has

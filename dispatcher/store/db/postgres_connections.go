@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// defaultConns is the size of a node's pool. A hundred nodes have 1,000 connections at most, with those for
+	// defaultConns is the size of a node's pool. A hundred nodes have at most 1,000 connections, including those for
 	// requests of the API, heartbeats and notifications.
 	defaultConns = 5
 	// hotConns is how many of them only hot statements use. The rest is for all other statements, such as those of
-	// the handler, so that claims and records do not wait for those who read long lists.
+	// the handler, so that claims and records do not wait for long lists.
 	hotConns = 2
 	// idleTime is how long a connection may be idle. A node that has little to do keeps one or two.
 	idleTime = 5 * time.Minute
 )
 
-// requestsGauge tells how many connections requests of the API use.
+// requestsGauge counts the connections in use by requests of the API.
 func requestsGauge(p *Postgres) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_database_request_connections_in_use",
@@ -44,7 +44,7 @@ func requestsGauge(p *Postgres) prometheus.Collector {
 	})
 }
 
-// limitConnections sets how many connections a pool has, unless the URL says it.
+// limitConnections sets the size of a pool, unless the URL sets it.
 func limitConnections(config *pgxpool.Config, a Address, o Options) {
 	switch {
 	case o.MaxConns > 0:
@@ -57,11 +57,10 @@ func limitConnections(config *pgxpool.Config, a Address, o Options) {
 	}
 }
 
-// A pool that may have more connections asks the server for one rather than wait for one of its own.
-// Of a server that has none to give, it would have each call fail that comes while all are in use.
+// A pool below its maximum asks the server for a new connection rather than wait for one of its own. If the server
+// has none left, each call would fail while all connections are in use.
 
-// patiently repeats what the server had no connection for, until one of the pool's own has become
-// free or ctx ends.
+// patiently repeats a call that the server had no connection for, until one of the pool becomes free or ctx ends.
 func patiently[T any](ctx context.Context, do func() (T, error)) (response T, err error) {
 	err = backoff.Pauses{First: 20 * time.Millisecond, Most: time.Second}.Repeat(ctx, func() (err error) {
 		response, err = do()
@@ -73,7 +72,7 @@ func patiently[T any](ctx context.Context, do func() (T, error)) (response T, er
 	return response, err
 }
 
-// patient is the connections of a pool.
+// patient makes the connections of a pool.
 type patient struct{ driver.Connector }
 
 // Connect waits for a connection as patiently does.
@@ -81,14 +80,14 @@ func (p patient) Connect(ctx context.Context) (driver.Conn, error) {
 	return patiently(ctx, func() (driver.Conn, error) { return p.Connector.Connect(ctx) })
 }
 
-// openDB returns a pool's connections as a database, which keeps none of them for itself.
+// overPool returns a pool's connections as a database, which keeps none of them for itself.
 func overPool(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(patient{stdlib.GetPoolConnector(pool)})
 	db.SetMaxIdleConns(0)
 	return db
 }
 
-// statementCounter counts what is sent to PostgreSQL: the database's share of a fire's cost.
+// statementCounter counts the statements sent to PostgreSQL: the database's share of a fire's cost.
 type statementCounter struct{ prometheus.Counter }
 
 func (s statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -98,7 +97,7 @@ func (s statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pg
 
 func (s statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// poolGauge tells how many connections are in use.
+// poolGauge counts the connections in use.
 func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_database_connections_in_use",
@@ -106,12 +105,12 @@ func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
 	}, func() float64 { return float64(pool.Stat().AcquiredConns()) })
 }
 
-// A pooler in transaction mode lends a connection to a server for one transaction. What a session
-// keeps there is then gone, or somebody else's. Carillon keeps there what it can do without, see
-// session, and the statements that it has prepared by name, which spare the server the parsing.
+// A pooler in transaction mode lends a connection to a server for one transaction. Session state is then lost or
+// belongs to another client. Carillon keeps only optional state there: the settings of session, and named prepared
+// statements, which spare the server the parsing.
 
-// tryOut tells what a database has, and whether it is reached through a pooler; then connections prepare no
-// statement by name.
+// tryOut finds out the capabilities of a database and whether a pooler is in front of it. Behind a pooler connections
+// prepare no statement by name.
 func tryOut(ctx context.Context, config *pgxpool.Config, without Capabilities) (pooled bool, has Capabilities, err error) {
 	ctx, cancel := Bound(ctx, OtherTimeout)
 	defer cancel()
@@ -119,8 +118,8 @@ func tryOut(ctx context.Context, config *pgxpool.Config, without Capabilities) (
 	if err != nil {
 		return false, nil, err
 	}
-	defer conn.Close(ctx) // it has changed nothing
-	// A pooler makes up the number by which requests can be cancelled, for it has clients that have no server.
+	defer conn.Close(ctx) // no change to commit
+	// A pooler invents the process id used for cancelling, because its clients have no server of their own.
 	var server uint32
 	if err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&server); err != nil {
 		return false, nil, fmt.Errorf("look for a pooler: %w", err)
@@ -141,11 +140,11 @@ func connect(ctx context.Context, pool *pgxpool.Config) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// checkedFor is how long what check has found holds behind a pooler.
+// checkedFor is how long a result of check stays valid behind a pooler.
 const checkedFor = settlingTime / 3
 
-// checkAgain returns what checks the connection for heartbeats when it is used, for a pooler may
-// lead it to another server at any time, and nobody then has a new one.
+// checkAgain returns a function that checks the connection for heartbeats at each use: a pooler may lead it to
+// another server at any time without a new connection.
 func (p *Postgres) checkAgain() func(context.Context, *pgx.Conn) (bool, error) {
 	var checked time.Time // guarded by the connection, which is the only one
 	return func(ctx context.Context, conn *pgx.Conn) (bool, error) {
@@ -161,26 +160,25 @@ func (p *Postgres) checkAgain() func(context.Context, *pgx.Conn) (bool, error) {
 	}
 }
 
-// NameNothing has connections prepare no statement by name, unless their URL says how they are to
-// (default_query_exec_mode).
+// NameNothing makes connections prepare no statement by name, unless their URL chooses (default_query_exec_mode).
 func NameNothing(config *pgx.ConnConfig) {
 	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 }
 
-// Where a database has no notifications, a change leaves its own in a table, in the same transaction, and each node
-// looks there. Nothing else differs: a notification says the same, and may be lost.
+// Without notifications of the database, a change writes its own to a table in the same transaction, and each node
+// polls that table. Otherwise both work the same: notifications have the same content and may be lost.
 
 const (
-	// watchInterval is how often a node looks. A change takes effect that much later.
+	// watchInterval is how often a node polls. A change takes effect that much later.
 	watchInterval = time.Second
-	// watchOverlap is how long a transaction may take from what it leaves to its commit. By a clock of another
-	// server it may have left that earlier, too.
+	// watchOverlap is the maximum time from writing a notification to its commit, including the difference between
+	// the clocks of servers.
 	watchOverlap = OtherTimeout + 5*time.Second
-	// watchLimit bounds one look. More than that means that anything may have changed.
+	// watchLimit bounds one poll. More notifications mean that anything may have changed.
 	watchLimit = 1000
-	// watchKept is how long a notification stays: longer than nodes look back.
+	// watchKept is how long a notification is kept: longer than nodes look back.
 	watchKept = time.Minute
 )
 
@@ -206,10 +204,10 @@ func leaveNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatc
 	return nil
 }
 
-// watcher looks for what is left.
+// watcher polls for left notifications.
 type watcher struct {
 	db *sql.DB
-	// told are the ids of the latest look: they, and those that are new, are all that the next one can find.
+	// told are the ids of the latest poll: the next one can find only these and new ones.
 	told map[int64]bool
 }
 
@@ -245,7 +243,7 @@ func (p *Postgres) watch(ctx context.Context, notification func(dispatcher.Notif
 	if _, err := w.look(ctx); err != nil {
 		return err
 	}
-	// What happened before this moment was not seen.
+	// Changes before this moment were not seen.
 	notification(dispatcher.Notification{})
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -268,11 +266,11 @@ func (p *Postgres) watch(ctx context.Context, notification func(dispatcher.Notif
 		for _, one := range found {
 			notification(one)
 		}
-		notification(dispatcher.Notification{Adopt: true}) // runs may wait that nobody told of
+		notification(dispatcher.Notification{Adopt: true}) // runs may wait without a notification
 	}
 }
 
-// RemoveLeft removes the notifications that no node looks for any more.
+// RemoveLeft removes notifications that no node reads any more.
 func RemoveLeft(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, removeNotifications, watchKept.Milliseconds()); err != nil {
 		return fmt.Errorf("remove notifications: %w", err)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundUnacknowledged sets TCP_USER_TIMEOUT on a socket that is about to be connected.
+// boundUnacknowledged sets TCP_USER_TIMEOUT on a socket before it is connected.
 func boundUnacknowledged(network, _ string, raw syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

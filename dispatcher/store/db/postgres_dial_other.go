@@ -4,6 +4,5 @@ package db
 
 import "syscall"
 
-// boundUnacknowledged does nothing where the system has no such option; keep-alive and the
-// deadlines of calls remain.
+// boundUnacknowledged does nothing on systems without this option; keep-alive and the deadlines of calls remain.
 func boundUnacknowledged(string, string, syscall.RawConn) error { return nil }

@@ -15,15 +15,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Login is how connections to PostgreSQL log in, where their URL does not say it. The zero value leaves all of
-// it to the URL.
+// Login sets how connections to PostgreSQL log in where their URL does not. The zero value leaves it all to the URL.
 type Login struct {
-	// Password returns the password for a server. It is called again for each connection, and for each server
-	// that the URL names; so a password that was changed, or a token that lasts minutes, is used from the next
-	// connection on. nil: the URL says it. Nodes wait and try again while it returns an error.
+	// Password returns the password for a server. It is called for each connection and each server in the URL, so a
+	// changed password, or a token that lasts minutes, is used from the next connection on. nil: the URL has the
+	// password. Nodes wait and try again while it returns an error.
 	Password func(context.Context, Server) (string, error)
-	// Roots, unless nil, are the root certificates that the certificate of a server must lead to, unless the URL
-	// names others (sslrootcert). Connections then need TLS and the right host name.
+	// Roots, unless nil, are the root certificates for the certificate of a server, unless the URL names others
+	// (sslrootcert). Connections then need TLS and the right host name.
 	Roots *x509.CertPool
 }
 
@@ -34,13 +33,13 @@ type Server struct {
 	User string
 }
 
-// loginError is a password that cannot be had, for now.
+// loginError means that the password is not available at the moment.
 type loginError struct{ error }
 
 func (e *loginError) Unwrap() error { return e.error }
 
-// withTLS has the URL ask for TLS if the login needs it. A URL that asks for less is refused when the
-// connection is configured, see trust.
+// withTLS makes the URL ask for TLS if the login needs it. A URL that asks for less is refused when the connection is
+// configured, see trust.
 func (l Login) withTLS(database string) string {
 	if l.Roots == nil || parameter(database, "sslmode") != "" {
 		return database
@@ -52,7 +51,7 @@ func (l Login) withTLS(database string) string {
 	return database + separator + "sslmode=verify-full"
 }
 
-// parameter returns a parameter of a URL, which may name several hosts; net/url refuses some of these.
+// parameter returns a parameter of a URL, which may name several hosts; net/url refuses some URLs with several hosts.
 func parameter(database, name string) string {
 	_, query, _ := strings.Cut(database, "?")
 	values, err := url.ParseQuery(query)
@@ -62,8 +61,8 @@ func parameter(database, name string) string {
 	return values.Get(name)
 }
 
-// trust sets the root certificates. It refuses a server that would be reached without TLS or without a check of
-// its name: it would get a password that somebody else could use.
+// trust sets the root certificates. It refuses a server without TLS or without a check of its name: an impostor could
+// get the password.
 func (l Login) trust(a Address, config *pgx.ConnConfig) error {
 	if l.Roots == nil {
 		return nil
@@ -80,7 +79,7 @@ func (l Login) trust(a Address, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// enter gives the connection its passwords, one for each server that it may lead to.
+// enter sets the passwords of the connection, one for each possible server.
 func (l Login) enter(ctx context.Context, config *pgx.ConnConfig) error {
 	if l.Password == nil {
 		return nil
@@ -103,8 +102,8 @@ func (l Login) enter(ctx context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// passwordByServer has the connection log in to each server by its own password. The driver has one password for
-// all servers; but the TLS handshake tells which of them it has reached, and the password is sent after that.
+// passwordByServer makes the connection log in to each server with its own password. The driver has one password for
+// all servers; but the TLS handshake identifies the server, and the password is sent after it.
 func passwordByServer(config *pgx.ConnConfig, all []*pgconn.FallbackConfig, passwords []string) error {
 	var reached string // the handshake and what follows are steps of one goroutine
 	for i, s := range all {
@@ -119,7 +118,7 @@ func passwordByServer(config *pgx.ConnConfig, all []*pgconn.FallbackConfig, pass
 	}
 	config.TLSConfig, config.Fallbacks = all[0].TLSConfig, all[1:]
 	config.AfterNetConnect = func(ctx context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		// The driver would leave the handshake to its first message.
+		// The driver would delay the handshake until its first message.
 		if encrypted, ok := conn.(*tls.Conn); ok {
 			if err := encrypted.HandshakeContext(ctx); err != nil {
 				return conn, err
@@ -131,13 +130,13 @@ func passwordByServer(config *pgx.ConnConfig, all []*pgconn.FallbackConfig, pass
 	return nil
 }
 
-// servers lists the servers of a configuration in the order in which they are tried.
+// servers lists the servers of a configuration in the order of attempts.
 func servers(config *pgx.ConnConfig) []*pgconn.FallbackConfig {
 	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}
 	return append([]*pgconn.FallbackConfig{first}, config.Fallbacks...)
 }
 
-// Address is where a database is. Printing it never shows a password.
+// Address is the location of a database. Printing it never shows a password.
 type Address struct {
 	url   string // PostgreSQL
 	Path  string // SQLite
@@ -170,8 +169,8 @@ func (a Address) String() string {
 	return mask(a.url)
 }
 
-// mask hides what stands between "//user:" and the last "@", also in what is no URL, and the
-// value of a password parameter.
+// mask hides the text between "//user:" and the last "@", even if this is not a URL, and the value of a password
+// parameter.
 func mask(database string) string {
 	head, query, _ := strings.Cut(database, "?")
 	if at := strings.LastIndexByte(head, '@'); at >= 0 {

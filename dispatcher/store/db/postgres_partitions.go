@@ -29,20 +29,20 @@ type Partition struct {
 // Name ends in the day, such as runs_20260131.
 func (p Partition) Name() string { return p.table + "_" + Instant(p.Day).Format("20060102") }
 
-// parsePartition reads what name wrote; ok is false for the default partitions.
+// parsePartition reads the result of Name; ok is false for the default partitions.
 func parsePartition(name string) (p Partition, ok bool) {
 	end := max(strings.LastIndexByte(name, '_'), 0)
 	at, err := time.Parse("_20060102", name[end:])
 	return Partition{table: name[:end], Day: at.UnixMilli()}, err == nil
 }
 
-// LimitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
-// lock makes the claims after it wait, too.
+// LimitLockWait gives up after the lead with which fires are claimed: a transaction waiting for a lock blocks the
+// claims behind it, too.
 func (p *Postgres) LimitLockWait(ctx context.Context, tx *sql.Tx) error {
 	if !p.LimitsLockWait() {
 		return nil
 	}
-	// Without statistics the planner would read a whole day to find the few rows of it that are kept.
+	// Without statistics the planner would read a whole day to find its few kept rows.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
@@ -51,7 +51,7 @@ func (p *Postgres) LimitsLockWait() bool { return p.Has.Has(SessionSettings) }
 
 func (p *Postgres) ByDay() bool { return p.Has.Has(DayPartitions) }
 
-// Unpartitioned holds what no partition of a day holds.
+// Unpartitioned holds the rows of days without a partition.
 func (p *Postgres) Unpartitioned() string {
 	if !p.ByDay() {
 		return "runs"
@@ -69,8 +69,8 @@ func (p *Postgres) RotatePartitions(ctx context.Context, q Querier, try tryChang
 	}
 	errs := []error{makeDays(ctx, try, there, now)}
 	for _, one := range there {
-		// They are in the order of their days. With the day after it, all that ended less than a day after its instant
-		// has expired, too.
+		// They are in the order of their days. If the next day has expired, runs that ended up to a day after their
+		// instant have expired, too.
 		if one.Day+2*DayMillis > horizon || ctx.Err() != nil {
 			break
 		}
@@ -81,7 +81,7 @@ func (p *Postgres) RotatePartitions(ctx context.Context, q Querier, try tryChang
 		})
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("drop partition %s: %w", one.Name(), err)) // it is in the way of no other
+			errs = append(errs, fmt.Errorf("drop partition %s: %w", one.Name(), err)) // it does not block the others
 		case !done:
 			return dropped, errors.Join(errs...)
 		case gone:
@@ -108,7 +108,7 @@ func (p *Postgres) DaysAhead(ctx context.Context, q Querier, now int64) (*int, e
 	return &days, nil
 }
 
-// Partitions returns those that there are, the runs of each day first.
+// Partitions returns the existing partitions, the runs of each day first.
 func Partitions(ctx context.Context, q Querier) ([]Partition, error) {
 	// $1 tables
 	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -126,7 +126,7 @@ func Partitions(ctx context.Context, q Querier) ([]Partition, error) {
 	return all, nil
 }
 
-// makeDays makes the partitions that are missing.
+// makeDays makes the missing partitions.
 func makeDays(ctx context.Context, try tryChange, there []Partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
 		for _, table := range datedTables {
@@ -146,9 +146,9 @@ func makeDays(ctx context.Context, try tryChange, there []Partition, now int64) 
 	return nil
 }
 
-// attach makes a partition. One that is attached, unlike one that is created in place, does not
-// lock the table against reads and writes, but only its default partition. A day that has rows
-// there stays there.
+// attach makes a partition and attaches it. Unlike one created in place, an attached partition does not lock the
+// table against reads and writes, but only its default partition. A day with rows in the default partition stays
+// there.
 func (p Partition) attach(ctx context.Context, tx *sql.Tx) error {
 	if there, err := p.attached(ctx, tx); err != nil || there {
 		return err
@@ -165,26 +165,25 @@ func (p Partition) attach(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// attached tells whether a partition is there. Another node may have made or dropped it since
-// they were listed.
+// attached reports whether a partition exists. Another node may have made or dropped it since they were listed.
 func (p Partition) attached(ctx context.Context, tx *sql.Tx) (bool, error) {
 	// $1 name
 	_, found, err := First(ctx, tx, ScanInt, `SELECT 1 FROM pg_inherits WHERE inhrelid = to_regclass($1)`, p.Name())
 	return found, err
 }
 
-// mostKept is how many rows of a day move before it is dropped: the table is locked meanwhile. A day with more
-// waits until so many of them have expired, too.
+// mostKept is the maximum number of rows that move before a day is dropped: the table is locked meanwhile. A day with
+// more waits until enough of them have expired, too.
 const mostKept = 20_000
 
-// kept selects what of a partition x is to be kept though its day has expired.
+// kept selects the rows of a partition x to keep though its day has expired.
 // $1 and $2 bounds of the day, $3 horizon
 func (p Partition) kept() string {
 	if p.table == "runs" {
 		return `SELECT x.* FROM ` + p.Name() + ` AS x WHERE x.ended_at - x.scheduled_at >= 86400000 AND x.ended_at >= $3
 			AND x.scheduled_at >= $1 AND x.scheduled_at < $2`
 	}
-	// What belongs to the runs that have been kept, and to those that are not over.
+	// Rows of the runs that have been kept, and of unfinished runs.
 	return `SELECT x.* FROM (
 			SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2 UNION ALL
 			SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2
@@ -192,8 +191,8 @@ func (p Partition) kept() string {
 		WHERE CAST($3 AS BIGINT) <> 0`
 }
 
-// keep copies what is kept to the default partition, by the names of the columns: a later version may add some, which
-// are then last in this partition and elsewhere in that one.
+// keep copies the kept rows to the default partition by the names of the columns: a column added later is last in
+// this partition, but elsewhere in the default one.
 func (p Partition) keep(ctx context.Context, tx *sql.Tx, bounds []any) error {
 	// $1 table
 	const named = `SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
@@ -206,13 +205,13 @@ func (p Partition) keep(ctx context.Context, tx *sql.Tx, bounds []any) error {
 	return err
 }
 
-// drop drops a partition, after what ended late in it has moved to the default partition. What no record writes to
-// is locked first, for as long as it takes to look; the table itself only to take the partition out.
+// drop drops a partition after the runs that ended late moved to the default partition. It first locks the tables
+// that no record writes to, while it looks; the table itself only to detach the partition.
 func (p Partition) drop(ctx context.Context, tx *sql.Tx, horizon int64) (dropped bool, err error) {
 	if there, err := p.attached(ctx, tx); err != nil || !there {
 		return false, err
 	}
-	if p.table != "runs" { // it goes after the runs
+	if p.table != "runs" { // runs goes last
 		if there, err := (Partition{table: "runs", Day: p.Day}).attached(ctx, tx); err != nil || there {
 			return false, err
 		}

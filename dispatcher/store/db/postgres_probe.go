@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Probe tries what a database has, apart from what is to be done without.
+// Probe tests the capabilities of a database, except those in without.
 func Probe(ctx context.Context, conn *pgx.Conn, without Capabilities) (has Capabilities, err error) {
 	for _, one := range []struct {
 		Capability
@@ -27,7 +27,7 @@ func Probe(ctx context.Context, conn *pgx.Conn, without Capabilities) (has Capab
 		{Notifications, hearsItself}, {DayPartitions, isPartitioned}, {SkipLocked, skipsLocked},
 		{SessionSettings, takesSettings}, {Identity, tellsIdentity},
 	} {
-		if without.Has(one.Capability) && one.Capability != DayPartitions { // these are in the schema
+		if without.Has(one.Capability) && one.Capability != DayPartitions { // the schema decides these
 			continue
 		}
 		found, err := one.try(ctx, conn)
@@ -41,7 +41,7 @@ func Probe(ctx context.Context, conn *pgx.Conn, without Capabilities) (has Capab
 	return has, nil
 }
 
-// Lacks tells whether an error means that a database does not have what was tried, now and later.
+// Lacks reports whether an error means that the database lacks a tested feature permanently.
 func Lacks(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && slices.Contains([]string{
@@ -56,11 +56,11 @@ func Lacks(err error) bool {
 	}, refused.Code)
 }
 
-// hearTime is how long a notification may take that a connection sends to itself. PostgreSQL sends it with the
-// response. Some databases accept LISTEN and deliver nothing.
+// hearTime is the maximum time for a notification that a connection sends to itself. PostgreSQL sends it with the
+// response. Some databases accept LISTEN but deliver no notifications.
 const hearTime = time.Second
 
-// hearsItself listens and notifies in one exchange, which a pooler leaves together.
+// hearsItself listens and notifies in one exchange, which a pooler does not split.
 func hearsItself(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	channel := "carillon_probe_" + strings.ToLower(rand.Text())
 	err := conn.PgConn().Exec(ctx, "LISTEN "+channel+"; SELECT pg_notify('"+channel+"', '')").Close()
@@ -73,7 +73,7 @@ func hearsItself(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return true, conn.PgConn().Exec(ctx, "UNLISTEN "+channel).Close()
 }
 
-// hears waits a moment for a notification of a channel.
+// hears waits a moment for a notification on a channel.
 func hears(ctx context.Context, conn *pgx.Conn, channel string) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, hearTime)
 	defer cancel()
@@ -91,10 +91,10 @@ func hears(ctx context.Context, conn *pgx.Conn, channel string) (bool, error) {
 	}
 }
 
-// kindOfRuns tells whether the table runs has partitions, if there is one.
+// kindOfRuns reads whether the table runs, if it exists, has partitions.
 const kindOfRuns = `SELECT CASE WHEN relkind = 'p' THEN 1 ELSE 0 END FROM pg_class WHERE oid = to_regclass('runs')`
 
-// isPartitioned looks at what the first migration has made.
+// isPartitioned reads the result of the first migration.
 func isPartitioned(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	var made int
 	err := conn.QueryRow(ctx, kindOfRuns, pgx.QueryExecModeExec).Scan(&made)
@@ -120,8 +120,8 @@ func tellsIdentity(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return identity != "", err
 }
 
-// Partitioned tells whether the history of a database has partitions: as its first migration has made it, else as
-// the database can.
+// Partitioned reports whether the history of a database has partitions: as the first migration made it, else as the
+// database supports it.
 func Partitioned(ctx context.Context, db *sql.DB, without Capabilities) (bool, error) {
 	made, found, err := First(ctx, db, ScanInt, kindOfRuns)
 	switch {
@@ -135,7 +135,7 @@ func Partitioned(ctx context.Context, db *sql.DB, without Capabilities) (bool, e
 	return canPartition(ctx, db)
 }
 
-// canPartition makes a partition as the clean-up does. Nothing of that stays.
+// canPartition makes a partition as the clean-up does, and removes it.
 func canPartition(ctx context.Context, db *sql.DB) (bool, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -172,9 +172,8 @@ const LockNotAvailable = "55P03"
 // readOnly is the code of a write to a standby, or to a server that protects itself.
 const readOnly = "25006"
 
-// Unreachable tells whether an error means that a database is unreachable for now. Waiting does not
-// mend other errors, such as a wrong password or a schema that is too new. A file is never
-// unreachable.
+// Unreachable reports whether an error means that a database is unreachable for now. Waiting does not fix other
+// errors, such as a wrong password or a schema that is too new. A file is never unreachable.
 func Unreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -191,7 +190,7 @@ func Unreachable(err error) bool {
 		}
 		return false
 	}
-	// A net.Error would not do: the errors of system calls are such, also those of files.
+	// net.Error would match too much: errors of system calls, including those of files, implement it.
 	var network *net.OpError
 	var connect *pgconn.ConnectError
 	var login *loginError
@@ -199,17 +198,17 @@ func Unreachable(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// connectionLost tells an error of a connection, or of a transaction, that had ended.
+// connectionLost reports whether an error means that a connection or a transaction had ended.
 func connectionLost(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, io.EOF)
 }
 
-// userTimeout is for how long sent data may stay unacknowledged before a connection counts as
-// broken. Without it Linux takes a quarter of an hour to notice that a server has vanished.
+// userTimeout is how long sent data may stay unacknowledged before a connection counts as broken. Without it Linux
+// takes a quarter of an hour to notice that a server has vanished.
 const userTimeout = 10 * time.Second
 
 // withKeepAlive makes connections notice servers that vanish, and refuse read-only servers: a standby
-// may be behind, and takes no claim.
+// may be behind, and accepts no claims.
 func withKeepAlive(config *pgxpool.Config) {
 	dialer := &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
@@ -223,8 +222,8 @@ func withKeepAlive(config *pgxpool.Config) {
 	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		return err.Code != readOnly && fatal(conn, err)
 	}
-	// The server says when its state changes, so that this costs nothing. A pooler, and a server
-	// before PostgreSQL 14, keep it to themselves.
+	// The server reports changes of its state, so this costs nothing. A pooler, and a server before PostgreSQL 14, do
+	// not.
 	config.AfterRelease = func(conn *pgx.Conn) bool {
 		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// What PostgreSQL's planner must be told. The live runs and claims come and go, so its statistics often say that the
-// tables are empty, while they hold what a long snapshot keeps from being removed. It would then read a table
-// as a whole, and join it to the batch row by row. So each statement goes from the batch to the tables by key:
+// How statements guide PostgreSQL's planner. Live runs and claims come and go, so its statistics often show empty
+// tables, although these hold rows that a long snapshot protects from removal. The planner would then read a whole
+// table and join it to the batch row by row. So each statement goes from the batch to the tables by key:
 //
 //   - b is MATERIALIZED, which hides constants; conditions on a large table compare it with columns of b.
-//   - few makes it take b, or what was chosen, for a single row, from which to begin is never wrong.
-//   - A join by the key of a run compares one column with an array. It is found by the index as well, and cannot be
+//   - few makes it expect a single row in b, or in the chosen runs, so that it begins there.
+//   - A join by the key of a run compares one column with an array. It uses the index as well, and cannot be
 //     a merge join, for which the planner would think of reading the index from end to end.
-//   - An order that the primary key has, too, is by a sum, for the same reason.
+//   - An order that equals the primary key's is by a sum, for the same reason.
 
 // few is true. The planner guesses that each half of it is true for one row in 200.
 func few(name string, typ columnType) string {
@@ -63,14 +63,14 @@ func (p *Postgres) SameRun(r, at, trigger, kind string) string {
 	return ` ` + r + `.scheduled_at = ANY (ARRAY[` + at + `]) AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
 }
 
-// RunsOf is a query of its own for the same reason as EachRun: cut keeps it so.
+// RunsOf is a separate query for the same reason as EachRun: cut keeps it so.
 func (p *Postgres) RunsOf(node, conditions, cut string) string {
 	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE r.node = ` + node + ` AND ` + NotParked +
 		` AND ` + conditions + cut + `) AS r`
 }
 
-// EachRun is a query of its own, which PostgreSQL does not mix with what is around it because it locks its rows. It
-// would else begin with the live runs, and go from their jobs to the batch, when it thinks that there are none.
+// EachRun is a separate query, which PostgreSQL does not merge into the outer query because it locks rows. Otherwise
+// PostgreSQL would begin with the live runs when it expects none, and go from their jobs to the batch.
 func (p *Postgres) EachRun(conditions string) string {
 	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + OfBatch(p) + ` AND ` + conditions +
 		p.LockRows(LockToDelete+SkipLockedRows) + `) AS r`
@@ -86,8 +86,8 @@ func (p *Postgres) EachFirstEnds(conditions, order, lock string) string {
 		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT (SELECT max(a.share) FROM a)` + lock + `) AS e`
 }
 
-// ForUpdate leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
-// job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
+// ForUpdate does not lock the keys of a row, so the check of a foreign key, as when a misfire of a job is inserted,
+// does not wait for it. FOR UPDATE made that a deadlock.
 func (p *Postgres) ForUpdate() string { return " FOR NO KEY UPDATE" }
 
 func (p *Postgres) LockRows(mode string) string {
@@ -108,7 +108,7 @@ func (p *Postgres) ClaimedFires() string {
 		CROSS JOIN LATERAL unnest(c.trigger_ids, c.scheduled_at, c.job_ids, c.revisions) AS u(trigger_id, scheduled_at, job_id, revision)`
 }
 
-// ClaimFence deletes the claims whose last fires this is, and locks the others.
+// ClaimFence deletes the claims with no fires left, and locks the others.
 func (p *Postgres) ClaimFence() string {
 	return `,
 		k AS MATERIALIZED (SELECT token FROM claims WHERE token` + p.In(1) + ` ORDER BY token FOR KEY SHARE),
@@ -129,8 +129,8 @@ func (p *Postgres) Edges() string {
 		UNION ALL ` + of + ` DESC, r.trigger_id DESC, r.kind DESC LIMIT $1)) AS r`
 }
 
-// Steps are one statement, of which all parts see what was there before it. What was chosen is locked, so that
-// it stays as it was seen.
+// Steps are one statement. All its parts see the tables as they were before it. The chosen rows are locked, so they
+// do not change meanwhile.
 func (p *Postgres) Steps(_ int, with, choose, lock string, counted int, effects ...string) Statement {
 	text, last := with+Chosen(choose), len(effects)-1
 	if lock != "" {
@@ -209,7 +209,7 @@ func (p *Postgres) OnOneConnection(ctx context.Context) (on context.Context, rel
 	return context.WithValue(ctx, oneConnection{}, conn), conn.Release, nil
 }
 
-// scanRows calls scan, which may be nil, for each row, and returns how many rows there were, or were affected.
+// scanRows calls scan, which may be nil, for each row, and returns the number of rows returned or affected.
 func scanRows(rows pgx.Rows, scan func(Scanner) error) (int64, error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -231,41 +231,40 @@ func (p *Postgres) DeadOfEach(conditions, limit string) string {
 
 func (p *Postgres) ForShare() string { return " FOR SHARE" }
 
-// ExpiredOfJobs selects expired runs of the jobs of a batch, of which each is one look into an index.
-// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
+// ExpiredOfJobs selects expired runs of the jobs of a batch, with one index lookup for each job.
+// $1 the time before which they ended, $2 and $3 bounds of their instants, $4 limit
 func (p *Postgres) ExpiredOfJobs() string {
-	// Without the bounds that look like none, PostgreSQL would begin with all runs of the day.
+	// Without these seemingly redundant bounds PostgreSQL would begin with all runs of the day.
 	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b
 	CROSS JOIN LATERAL (SELECT * FROM runs AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + ExpiredIn + `
 		ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $4) AS r LIMIT $4`
 }
 
-// EndedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same
-// for all, and a range of one job takes the place of an equation: so PostgreSQL follows the index of jobs. Of an app with
-// few runs it knows no better than of one with many, for which it would follow the primary key, with the runs of
-// all apps.
+// EndedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is
+// constant, and a range of one job replaces an equation: so PostgreSQL follows the index of jobs. It cannot tell an
+// app with few runs from one with many, where it would follow the primary key through the runs of all apps.
 func (p *Postgres) EndedOfEach(conditions, limit string) string {
 	return ` SELECT r.* FROM b CROSS JOIN LATERAL (
 		SELECT * FROM (` + EndedRuns + `) AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + conditions +
 		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
 }
 
-// EndedOfEachKey makes a query of its own of each key, so that PostgreSQL looks into one day for it, and never joins whole days.
+// EndedOfEachKey makes a separate query for each key, so PostgreSQL searches only its day and never joins whole days.
 func (p *Postgres) EndedOfEachKey(is string) string {
 	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + EndedRuns + `) AS r WHERE ` + is + ` LIMIT 1) AS r`
 }
 
-// LatestOfEach selects the latest rows of each job of a batch. The order begins with the job for the reason that EndedOfEach has.
+// LatestOfEach selects the latest rows of each job of a batch. The order begins with the job as in EndedOfEach.
 func (p *Postgres) LatestOfEach(columns, table, at, conditions string, limit int) string {
 	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT ` + columns + ` FROM ` + table + ` AS r WHERE r.job_id >= b.id AND r.job_id <= b.id
 		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC FETCH FIRST ` + strconv.Itoa(limit) + ` ROWS WITH TIES) AS r`
 }
 
 // arrayCodec encodes the columns of a batch. The codec of pgx takes each element out of its slice as an any, which
-// costs an allocation for each value of each fire; it stays for whatever is no such column.
+// costs an allocation for each value of each fire; it stays for all other values.
 type arrayCodec struct{ *pgtype.ArrayCodec }
 
-// PlanEncode returns how a value is encoded.
+// PlanEncode returns the plan for encoding a value.
 func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if format == pgtype.BinaryFormatCode {
 		element := c.ElementType.OID
@@ -295,7 +294,7 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 	return c.ArrayCodec.PlanEncode(m, oid, format, value)
 }
 
-// encodeArrays makes a connection encode the columns of batches by arrayCodec.
+// encodeArrays makes a connection encode the columns of batches with arrayCodec.
 func encodeArrays(types *pgtype.Map) {
 	for _, oid := range []uint32{pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.BoolArrayOID, pgtype.TextArrayOID} {
 		if array, ok := types.TypeForOID(oid); ok {
@@ -309,7 +308,7 @@ func encodeArrays(types *pgtype.Map) {
 // arrayPlan encodes an array of one dimension.
 type arrayPlan[T any] struct {
 	element uint32 // type
-	size    int    // of an element, if all have the same
+	size    int    // of an element, if all have the same size
 	// append appends an element after its length, which is -1 for NULL.
 	append func([]byte, T) []byte
 }

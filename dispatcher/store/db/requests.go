@@ -11,13 +11,13 @@ import (
 type apart struct {
 	Flavor
 	write, read *sql.DB
-	// gate, if not nil, lets one request at a time write: SQLite has one connection that writes, and serves those
-	// who wait for it in any order. A claim then waits for one request at most.
+	// gate, if not nil, lets one request at a time write: SQLite has one connection that writes, and serves waiting
+	// callers in any order. A claim then waits for at most one request.
 	gate chan struct{}
 }
 
-// Apart returns the same database over connections of its own. It makes the first of them, so that a server that has none to
-// spare for it later has given it one.
+// Apart returns the same database over connections of its own. It makes the first of them at once, so that it has one
+// even if the server has none to spare later.
 func (d *DB) Apart(ctx context.Context) (*DB, error) {
 	a, err := d.apart(ctx)
 	if err != nil {
@@ -25,12 +25,12 @@ func (d *DB) Apart(ctx context.Context) (*DB, error) {
 	}
 	own := *d
 	own.Flavor, own.Write, own.Read, own.gate = a.Flavor, a.write, a.read, a.gate
-	// The clock that requests read is not worth the connection of the heartbeats.
+	// Reading the clock for requests is not worth a separate connection for heartbeats.
 	own.Heartbeats = a.read
 	return &own, a.read.PingContext(ctx)
 }
 
-// Enter waits until a change may begin, and returns what to call when it has ended.
+// Enter waits until a change may begin. The caller calls leave when it has ended.
 func (d *DB) Enter(ctx context.Context) (leave func(), err error) {
 	if d.gate == nil {
 		return func() {}, nil
@@ -45,7 +45,7 @@ func (d *DB) Enter(ctx context.Context) (leave func(), err error) {
 
 func (p *Postgres) apart(ctx context.Context) (apart, error) {
 	config := p.config.Copy()
-	config.MaxConns, config.MinConns = max(2, config.MaxConns*3/5), 0 // three of five of the connections that a node has
+	config.MaxConns, config.MinConns = max(2, config.MaxConns*3/5), 0 // three for each five connections of a node
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return apart{}, err

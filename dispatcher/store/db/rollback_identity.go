@@ -16,10 +16,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// The identity of a database is the server, its timeline, and the database and table in it. A
-// restored dump has another identity than its source, and so has a server that was restored to a
-// point in time or was a standby before. A server that does not tell its system or timeline, like
-// some managed ones, has a shorter identity.
+// The identity of a database is the server, its timeline, and the database and table in it. A restored dump has
+// another identity than its source, and so has a server that was restored to a point in time or was a standby before.
+// A server that does not show its system or timeline, like some managed ones, has a shorter identity.
 const (
 	tableIdentity  = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || CAST('installation'::regclass AS oid)`
 	serverIdentity = `SELECT (SELECT system_identifier
@@ -54,15 +53,15 @@ func (p *Postgres) Accept(ctx context.Context, tx *sql.Tx, identity string) erro
 	return err
 }
 
-// settlingTime is how soon after a failover the nodes that were at work have looked whether
-// something is missing: they come back within five seconds, but for the jitter.
+// settlingTime is how soon after a failover the running nodes have checked for missing commits: they come back within
+// five seconds, plus the jitter.
 const settlingTime = 30 * time.Second
 
-// errTooEarly says that it is too early to tell whether the database lost commits.
+// errTooEarly means that it is too early to decide whether the database lost commits.
 var errTooEarly = errors.New("the database has another identity than before, and the nodes that used it have " +
 	"not said yet whether something is missing")
 
-// Identity reads the identity of the database on a connection of its own.
+// Identity reads the identity of the database on a separate connection.
 func (p *Postgres) Identity(ctx context.Context) (identity string, err error) {
 	if !p.Has.Has(Identity) {
 		return "", nil
@@ -105,8 +104,8 @@ func (p *Postgres) Mismatch(ctx context.Context, tx *sql.Tx, now time.Time, iden
 		known, identity, Instant(latest).Format(time.RFC3339)), nil
 }
 
-// Identity is what the lock file says: the node that used the database last, and how many heartbeats
-// of it are in there.
+// Identity is the content of the lock file: the node that used the database last, and how many of its heartbeats the
+// database contains.
 func (s *SQLite) Identity(context.Context) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
@@ -116,10 +115,10 @@ func (s *SQLite) Identity(context.Context) (string, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read lock file: %w", err)
 	}
-	return strings.TrimRight(string(said[:n]), "\x00"), nil // of a file without a mark, only the process id is written
+	return strings.TrimRight(string(said[:n]), "\x00"), nil // a file without a mark has only the process id
 }
 
-// Accept marks what the database has.
+// Accept marks the current state of the database.
 func (s *SQLite) Accept(ctx context.Context, tx *sql.Tx, _ string) error {
 	_, _, err := First(ctx, tx, func(row Scanner) (id run.NodeID, err error) {
 		var heartbeats int64
@@ -131,8 +130,8 @@ func (s *SQLite) Accept(ctx context.Context, tx *sql.Tx, _ string) error {
 	return err
 }
 
-// Mismatch compares that with the database. A copy that was put into its place has less. A database
-// that comes without its lock file may be a copy of any age.
+// Mismatch compares the mark with the database. A copy put in its place has fewer heartbeats. A database without its
+// lock file may be a copy of any age.
 func (s *SQLite) Mismatch(ctx context.Context, tx *sql.Tx, _ time.Time, identity string) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
@@ -161,16 +160,15 @@ func (s *SQLite) Mismatch(ctx context.Context, tx *sql.Tx, _ time.Time, identity
 	return "", nil
 }
 
-// Mark notes nothing: the identity of a server says enough.
+// Mark does nothing: the identity of a server is enough.
 func (p *Postgres) Mark(run.NodeID, int64) {}
 
-// markFormat is the same number of bytes for each node and count, so that one mark overwrites
-// another whole.
+// markFormat has the same number of bytes for each node and count, so each mark overwrites the previous one
+// completely.
 const markFormat = "%016x %019d\n"
 
-// Mark writes the lock file after the commit of what it says, so that it never promises too much.
-// One that fails, or that a loss of power takes away, leaves a rollback unnoticed, and does no
-// other harm.
+// Mark writes the lock file after the commit of the heartbeats that it notes, so that it never claims too many. A
+// mark that fails or is lost in a power failure leaves a rollback unnoticed, without other harm.
 func (s *SQLite) Mark(node run.NodeID, heartbeats int64) {
 	if s.guard != nil && !s.shared {
 		_, _ = s.guard.WriteAt(fmt.Appendf(nil, markFormat, uint64(node), heartbeats), 0)

@@ -42,8 +42,8 @@ func OrNull(t time.Time) *int64 {
 	return &ms
 }
 
-// Times is a column of times, NULL where they are zero. The values lie in one array: each fire has three, and one allocation for
-// each would be a third of all that a fire makes.
+// Times is a column of times, NULL where they are zero. The values share one array: each fire has three, and separate
+// allocations would be a third of all allocations of a fire.
 type Times struct {
 	Cells  []*int64
 	values []int64
@@ -70,7 +70,7 @@ func OrNullAt(t *time.Time) *int64 {
 	return OrNull(*t)
 }
 
-// DueOr is when a fire is due: at its instant, unless due says otherwise. It is zero exactly if the instant is.
+// DueOr returns when a fire is due: at its instant, unless due is set. The result is zero only if the instant is.
 func DueOr(instant, due time.Time) time.Time {
 	if instant.IsZero() || due.IsZero() {
 		return instant
@@ -95,7 +95,7 @@ type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// WiderRow is a row that has columns before and after those which its scan function knows.
+// WiderRow is a row with further columns before and after those that its scan function knows.
 type WiderRow struct {
 	Scanner
 	Before, After []any
@@ -120,7 +120,7 @@ func Collect[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error
 	return all, nil
 }
 
-// ReadRows returns all rows of a query. refs returns where the columns of one are scanned into.
+// ReadRows returns all rows of a query. refs returns the scan destinations of a row.
 func ReadRows[T any](ctx context.Context, q Querier, refs func(*T) []any, query string, args ...any) ([]T, error) {
 	return Collect(ctx, q, func(row Scanner) (one T, err error) {
 		err = row.Scan(refs(&one)...)
@@ -139,7 +139,7 @@ func EachRow(ctx context.Context, q Querier, scan func(Scanner) error, query str
 	return each(rows, scan)
 }
 
-// ReadMap returns the rows of a query of two columns, the second by the first.
+// ReadMap returns the rows of a query of two columns as a map from the first to the second.
 func ReadMap[K comparable, V any](ctx context.Context, q Querier, query string, args ...any) (map[K]V, error) {
 	all := map[K]V{}
 	err := EachRow(ctx, q, func(row Scanner) error {
@@ -175,7 +175,7 @@ func each(rows *sql.Rows, scan func(Scanner) error) error {
 	return rows.Err()
 }
 
-// First returns the first row of a query, or false.
+// First returns the first row of a query; found is false if it has no rows.
 func First[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) (T, bool, error) {
 	all, err := Collect(ctx, q, scan, query, args...)
 	if err != nil || len(all) == 0 {
@@ -185,7 +185,7 @@ func First[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error),
 	return all[0], true, nil
 }
 
-// OrNotFound returns the error of a query for a thing, which is ErrNotFound if it was not found.
+// OrNotFound returns the error of a query, or ErrNotFound if it found nothing.
 func OrNotFound(found bool, err error, kind, name string) error {
 	if err == nil && !found {
 		return dispatcher.NotFound(kind, name)
@@ -202,7 +202,7 @@ func Affect(ctx context.Context, q Querier, statement string, args ...any) (int6
 	return result.RowsAffected()
 }
 
-// LockOf makes a flavor's lock, unless it is empty, one of the rows of a table.
+// LockOf restricts a flavor's lock, unless it is empty, to the rows of a table.
 func LockOf(lock, table string) string {
 	if lock == "" {
 		return ""
@@ -230,7 +230,7 @@ func Millis(ms int64) input.Duration {
 // ToMillis turns a duration into a parameter.
 func ToMillis(d input.Duration) int64 { return d.Std().Milliseconds() }
 
-// Conditions collects conditions and their parameters. Copies may be added to apart from each other.
+// Conditions collects conditions and their parameters. Adding to a copy does not change the original.
 type Conditions struct {
 	Text string
 	Args []any
@@ -246,7 +246,7 @@ func (w *Conditions) Add(condition string, args ...any) {
 	w.Text += fmt.Sprintf(" AND "+condition, names...)
 }
 
-// OrClock returns now, or the time of the database's clock if now is zero, to the millisecond.
+// OrClock returns now, or the database's clock if now is zero, to the millisecond.
 func (d *DB) OrClock(ctx context.Context, now time.Time) (time.Time, error) {
 	var err error
 	if now.IsZero() {
@@ -255,14 +255,13 @@ func (d *DB) OrClock(ctx context.Context, now time.Time) (time.Time, error) {
 	return now.UTC().Truncate(time.Millisecond), err
 }
 
-// WallClock is this process's, without its monotonic part, which stands still while a machine
-// is suspended.
+// WallClock is the clock of this process without its monotonic part, which stands still while a machine is suspended.
 func WallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
 
 // ScanNullInt scans a number that may be NULL.
 func ScanNullInt(row Scanner) (n *int64, err error) { return n, row.Scan(&n) }
 
-// sizedRow counts the bytes of text that a row has.
+// sizedRow counts the bytes of text in a row.
 type sizedRow struct {
 	Scanner
 	bytes *int
@@ -282,8 +281,8 @@ func (s sizedRow) Scan(dest ...any) error {
 // errEnough ends the reading of a page.
 var errEnough = errors.New("enough")
 
-// CollectPage is collect for a page: with ErrPageBytes it returns the items up to the one with which they have more bytes
-// than the page may have. further returns the bytes that an item has beyond those of its row; it may be nil.
+// CollectPage is Collect for a page. With ErrPageBytes it returns the items up to the one that exceeds the page's
+// limit of bytes. further returns the bytes of an item in addition to its row; it may be nil.
 func CollectPage[T any](ctx context.Context, q Querier, page input.Page, scan func(Scanner) (T, error), further func(T) int,
 	query string, args ...any) (all []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
@@ -311,21 +310,21 @@ func CollectPage[T any](ctx context.Context, q Querier, page input.Page, scan fu
 	return all, nil
 }
 
-// TriggerBytes is about what a trigger takes in a list of jobs.
+// TriggerBytes is the approximate size of a trigger in a list of jobs.
 const TriggerBytes = 1 << 10
 
-// unreadable is why a stored definition cannot be decoded. The rest of its row can be read.
+// unreadable is the reason why a stored definition cannot be decoded. The rest of its row is readable.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// AsUnreadable marks an error as being about a definition, and not about its row.
+// AsUnreadable marks an error as one of the definition and not of its row.
 func AsUnreadable(err error) error { return unreadable{err} }
 
-// IsUnreadable tells whether an error was marked by AsUnreadable.
+// IsUnreadable reports whether an error was marked by AsUnreadable.
 func IsUnreadable(err error) bool { return errors.As(err, new(unreadable)) }
 
-// EvenUnreadable is a scan that lets note have why a definition cannot be decoded, and goes on with the rest.
+// EvenUnreadable is a scan that passes to note why a definition cannot be decoded, and continues with the rest.
 func EvenUnreadable[T any](scan func(Scanner) (T, error), note func(*T, error)) func(Scanner) (T, error) {
 	return func(row Scanner) (T, error) {
 		found, err := scan(row)

@@ -27,20 +27,20 @@ type SQLite struct {
 	Read  *sql.DB
 	File  string // for further readers
 	hub   *hub
-	guard *os.File // holds the lock for as long as it is open; nil next to a node
-	// shared tells that several nodes of this process use the database.
+	guard *os.File // holds the lock while it is open; nil next to a node
+	// shared means that several nodes of this process use the database.
 	shared bool
 
 	mu       sync.Mutex
-	prepared map[string]*sql.Stmt // the parts of hot statements that were run
+	prepared map[string]*sql.Stmt // the parts of hot statements that have run
 }
 
-// OpenSQLite opens a file, and creates it if there is none.
+// OpenSQLite opens a file, and creates it if it is missing.
 func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 	if err := errors.Join(checkKind(a.Path), CheckFileSystem(a.Path, FileSystem)); err != nil {
 		return nil, err
 	}
-	var guard *os.File // closing a nil one is a harmless error
+	var guard *os.File // closing a nil file is a harmless error
 	if !o.AlongsideNode {
 		if guard, err = lockFile(a.Path + ".lock"); err != nil {
 			return nil, err
@@ -55,10 +55,10 @@ func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 			err = errors.Join(err, removeEmpty(a.Path))
 		}
 	}()
-	// Closing the database removes the log. It is there after a crash, or while a node is at work.
+	// Closing the database removes the log. The log exists after a crash, or while a node is running.
 	log, err := os.Stat(a.Path + "-wal")
 	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
-	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
+	// FULL: a power failure loses no commits, so no fire comes twice.
 	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
 	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.Path)}).EscapedPath() + "?"
 	write, err := sql.Open("sqlite", file+pragmas+"&_txlock=immediate")
@@ -66,7 +66,7 @@ func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 		return nil, errors.Join(err, guard.Close())
 	}
 	write.SetMaxOpenConns(1)
-	if err := write.PingContext(ctx); err != nil { // prepares the file, which readers cannot
+	if err := write.PingContext(ctx); err != nil { // prepares the file; readers cannot
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
 	if crashed {
@@ -90,7 +90,7 @@ func openReaders(database string) (*sql.DB, error) {
 		return nil, err
 	}
 	read.SetMaxOpenConns(4)
-	read.SetMaxIdleConns(4) // to open one takes longer than to read
+	read.SetMaxIdleConns(4) // opening one takes longer than reading
 	return read, nil
 }
 
@@ -99,7 +99,7 @@ const SQLiteMillis = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
 
 func (s *SQLite) ForUpdate() string { return "" }
 
-// Now is this process's own: SQLite has no other, and shows only milliseconds of it.
+// Now returns the clock of this process, which SQLite uses too, but only to the millisecond.
 func (s *SQLite) Now(context.Context, Querier) (time.Time, error) {
 	return time.Now().UTC().Truncate(time.Microsecond), nil //nolint:forbidigo // the database's clock is this one
 }
@@ -129,7 +129,7 @@ func (s *SQLite) Unpartitioned() string { return "runs" }
 
 func (s *SQLite) ByDay() bool { return false }
 
-// Transient is false: the lock that would be busy is this process's own, and it waits for it.
+// Transient is false: only this process takes the lock, and it waits for it.
 func (s *SQLite) Transient(error) bool { return false }
 
 func (s *SQLite) OfData(err error) bool {
@@ -152,8 +152,7 @@ func (s *SQLite) close() error {
 	if s.guard == nil {
 		return nil
 	}
-	// A child that was forked and has not yet executed its program shares the lock and would
-	// keep it beyond Close.
+	// A forked child that has not yet executed its program shares the lock and would keep it beyond Close.
 	_ = unix.Flock(int(s.guard.Fd()), unix.LOCK_UN)
 	if err := s.guard.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
@@ -161,12 +160,12 @@ func (s *SQLite) close() error {
 	return nil
 }
 
-// checkTime bounds the check of a file, so that a large one does not keep a node from its work:
-// what is read within it is checked.
+// checkTime limits the check of a file, so that a large file does not delay its node: it checks as much as it can read
+// in this time.
 const checkTime = 3 * time.Second
 
-// checkFile looks after a crash whether the file is sound. A ledger that is not, as after a disk
-// that lied about what it had written, must not fire.
+// checkFile checks a file for damage after a crash. A damaged ledger, as after a disk that lied about its writes, must
+// not fire.
 func checkFile(ctx context.Context, db *sql.DB, path string) error {
 	within, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -183,14 +182,14 @@ func checkFile(ctx context.Context, db *sql.DB, path string) error {
 		path, strings.Join(problems, "; "))
 }
 
-// The lock file holds the mark of the rollback detection (see markFormat), and after it the id of the process that locked it
-// last.
+// The lock file holds the mark of the rollback detection (see markFormat), followed by the id of the last process that
+// locked it.
 const (
 	mostMark = 64 // bytes
 	mostPID  = 20
 )
 
-// lockFile makes and locks a file, or says which process is in the way.
+// lockFile makes and locks a file, or names the process that has locked it.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -205,7 +204,7 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// holderOf returns the id of the process that locked a file, for a message. It may not have written it yet.
+// holderOf returns the id of the process that locked a file, for a message; empty if it has not been written yet.
 func holderOf(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) < mostMark {
@@ -218,13 +217,13 @@ func holderOf(path string) string {
 	return strconv.Itoa(pid)
 }
 
-// hub is the notifications of a database that one process has to itself.
+// hub distributes notifications of a database that only one process uses.
 type hub struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 }
 
-// listener is one call of listen.
+// listener is one call of Listen.
 type listener struct {
 	heard  chan dispatcher.Notification
 	missed chan struct{} // some did not fit into heard
@@ -232,8 +231,8 @@ type listener struct {
 
 func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
 
-// publish never waits. A listener that is far behind loses notifications, as the contract allows, and
-// hears that anything may have changed instead.
+// publish never waits. A listener that is far behind loses notifications, as the contract allows, and gets one that
+// anything may have changed instead.
 func (h *hub) publish(notifications []dispatcher.Notification) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,7 +250,7 @@ func (h *hub) publish(notifications []dispatcher.Notification) {
 	}
 }
 
-// listen calls notification until ctx ends, first with an empty one: earlier ones were not heard.
+// listen calls notification until ctx ends, first with an empty one, because earlier ones were not heard.
 func (h *hub) listen(ctx context.Context, notification func(dispatcher.Notification)) {
 	mine := &listener{heard: make(chan dispatcher.Notification, 256), missed: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -276,9 +275,8 @@ func (h *hub) listen(ctx context.Context, notification func(dispatcher.Notificat
 }
 
 // createFile makes the file of a new database for its owner only, whatever the umask. SQLite gives its log and its index
-// the mode of the database. An existing file is left alone, and not even opened: to close it would give up the locks that
-// another store of this process has on it.
-// created tells whether there was none.
+// the mode of the database. An existing file is not even opened: closing it would release the locks of another store of
+// this process. created is true if the file was missing.
 func createFile(path string) (created bool, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -290,12 +288,12 @@ func createFile(path string) (created bool, err error) {
 	return true, f.Close()
 }
 
-// checkKind refuses a path that leads to something else than a file, before anything is made next to it.
+// checkKind refuses a path to anything but a file, before files are made next to it.
 func checkKind(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // it is made
+		return nil // it will be made
 	case err != nil:
 		return err
 	case info.IsDir():
@@ -306,8 +304,8 @@ func checkKind(path string) error {
 	return nil
 }
 
-// removeEmpty removes the file of a database that could not be made, as on a full disk: the next start would take it for a
-// database of which everything was lost.
+// removeEmpty removes the file of a database that could not be made, as on a full disk. The next start would treat it
+// as a database that lost everything.
 func removeEmpty(path string) error {
 	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
 		return os.Remove(path)
@@ -315,7 +313,7 @@ func removeEmpty(path string) error {
 	return nil
 }
 
-// ExposedFiles lists the files of a SQLite database that others than their owner may read or write; nil for any other.
+// ExposedFiles lists the files of a SQLite database that other users may read or write; nil for other databases.
 func ExposedFiles(database string) (exposed []string) {
 	a, err := ParseAddress(database)
 	if err != nil || a.Path == "" {

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 )
 
-// CheckFileSystem refuses a SQLite database on a network file system. Its locks do not keep two machines apart,
-// and its write-ahead log needs memory that all its processes share; so a ledger there is soon damaged, and fires
-// come twice. kind returns the type of the file system of a directory.
+// CheckFileSystem refuses a SQLite database on a network file system. Its locks do not exclude other machines, and its
+// write-ahead log needs memory shared by all its processes; so a ledger there is soon damaged, and fires come twice.
+// kind returns the type of the file system of a directory.
 func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 	dir := filepath.Dir(path)
 	found, err := kind(dir)
 	if err != nil {
-		return nil //nolint:nilerr // the directory is missing, which the next step reports
+		return nil //nolint:nilerr // the next step reports the missing directory
 	}
 	name, network := networkFileSystems[found]
 	if !network {
@@ -22,7 +22,7 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 		"use a disk of this machine, such as EBS, or PostgreSQL, which also serves several nodes", dir, name)
 }
 
-// networkFileSystems has their types as statfs(2) of Linux numbers them. EFS is NFS.
+// networkFileSystems has their types by the numbers of statfs(2) on Linux. EFS is NFS.
 var networkFileSystems = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517b: "SMB",

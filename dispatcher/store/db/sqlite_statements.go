@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
-// text, to be parsed again, which cost a claim and its record a tenth more CPU.
+// Rows uses jsonb_each, which passes each row on as parsed: json_each writes it as text to be parsed again, which cost
+// a claim and its record a tenth more CPU.
 func (s *SQLite) Rows(now, first int, extra string, columns ...Column) string {
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -28,7 +28,7 @@ func (s *SQLite) Rows(now, first int, extra string, columns ...Column) string {
 			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM jsonb_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
 }
 
-// SeemingFew is empty: SQLite takes tables in the order in which they are written.
+// SeemingFew is empty: SQLite joins tables in the order in which they are written.
 func (s *SQLite) SeemingFew(string) string { return "" }
 
 // Batch writes the rows as one JSON array of arrays.
@@ -65,7 +65,7 @@ func (s *SQLite) EachRun(conditions string) string {
 	return ` JOIN live_runs AS r ON` + OfBatch(s) + ` AND ` + conditions
 }
 
-// EachFirst finds keys first, as edges.
+// EachFirst finds keys first, as Edges does.
 func (s *SQLite) EachFirst(columns, joined, conditions, order string) string {
 	from := ` CROSS JOIN live_runs AS r` + joined
 	return `SELECT ` + columns + ` FROM a` + from + ` WHERE j.id = r.job_id AND (r.scheduled_at, r.trigger_id, r.kind) IN (
@@ -92,10 +92,10 @@ func (s *SQLite) ClaimedFires() string {
 		u.value ->> 3 AS revision FROM claims AS c CROSS JOIN jsonb_each(c.fires) AS u`
 }
 
-// ClaimFence has all claims: nobody else can delete one meanwhile.
+// ClaimFence has all claims: no other process can delete one meanwhile.
 func (s *SQLite) ClaimFence() string { return `, f AS (SELECT token FROM claims)` }
 
-// ThenClose deletes the claims whose last fires were recorded. What is recorded again is passed over.
+// ThenClose deletes the claims with all fires recorded. It skips runs that are recorded again.
 func (s *SQLite) ThenClose(record Statement) Statement {
 	if record.OrElse != nil {
 		record.Parts, record.OrElse = record.OrElse, nil
@@ -112,7 +112,7 @@ func (s *SQLite) DeleteChosen(condition string) string {
 	WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger, c.of_kind FROM c WHERE ` + condition + `)`
 }
 
-// Edges finds keys first: SQLite has no LATERAL, but may look into a list that depends on b.
+// Edges finds keys first: SQLite has no LATERAL, but can search a list that depends on b.
 func (s *SQLite) Edges() string {
 	const of = `SELECT` + ContenderColumns + ` FROM b CROSS JOIN live_runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
 		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id AND x.kind < 16 AND x.node <> -3
@@ -121,7 +121,7 @@ func (s *SQLite) Edges() string {
 		UNION ALL ` + of + ` DESC, x.trigger_id DESC, x.kind DESC LIMIT $1)`
 }
 
-// Steps are one statement each. So a step must not change what a later one chooses by, unless it is done with it.
+// Steps are one statement each. So a step must not change values by which later steps choose, unless it ends them.
 func (s *SQLite) Steps(now int, with, choose, _ string, counted int, effects ...string) Statement {
 	all := Statement{Now: now}
 	for i, effect := range effects {
@@ -180,14 +180,13 @@ func (s *SQLite) Execute(ctx context.Context, hot Statement, args []any, scan fu
 	return affected, tx.Commit()
 }
 
-// OnOneConnection has nothing to do: the connection that writes is one, and lasts as long as the process.
+// OnOneConnection does nothing: only one connection writes, and it lasts as long as the process.
 func (s *SQLite) OnOneConnection(ctx context.Context) (on context.Context, release func(), err error) {
 	return ctx, func() {}, nil
 }
 
-// prepare returns the parts of a statement, which each connection parses once: for a few rows, as
-// most batches have, that took longer than to execute them. It is for before a transaction, which
-// would keep the only connection.
+// prepare returns the parts of a statement, which each connection parses once: for the few rows of most batches parsing
+// took longer than executing. Call it before a transaction, which occupies the only connection.
 func (s *SQLite) prepare(ctx context.Context, hot Statement) ([]*sql.Stmt, error) {
 	db := s.write
 	if hot.reads {
@@ -198,7 +197,7 @@ func (s *SQLite) prepare(ctx context.Context, hot Statement) ([]*sql.Stmt, error
 	parts := make([]*sql.Stmt, len(hot.Parts))
 	for i, part := range hot.Parts {
 		if s.prepared[part] == nil {
-			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // it is for all calls to come; the end of db closes it
+			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // closing db closes it
 			if err != nil {
 				return nil, err
 			}
@@ -209,8 +208,8 @@ func (s *SQLite) prepare(ctx context.Context, hot Statement) ([]*sql.Stmt, error
 	return parts, nil
 }
 
-// fixNow gives all parts of a statement the same now. If each read the clock, a fire that
-// becomes due between two parts would be advanced by the one and get no run from the other.
+// fixNow gives all parts of a statement the same now. If each part read the clock, a fire due between two parts would
+// be advanced by the first and get no run from the second.
 func (s *SQLite) fixNow(ctx context.Context, tx *sql.Tx, hot Statement, args []any) ([]any, error) {
 	if hot.Now == 0 || args[hot.Now-1] != int64(0) {
 		return args, nil
@@ -219,12 +218,12 @@ func (s *SQLite) fixNow(ctx context.Context, tx *sql.Tx, hot Statement, args []a
 	if err != nil {
 		return nil, err
 	}
-	args = slices.Clone(args) // the caller's are used again by a retry, which has its own now
+	args = slices.Clone(args) // a retry uses the caller's again, with its own now
 	args[hot.Now-1] = now.UnixMilli()
 	return args, nil
 }
 
-// DeadOfEach has no LATERAL, as EndedOfEach.
+// DeadOfEach works without LATERAL, as EndedOfEach does.
 func (s *SQLite) DeadOfEach(conditions, limit string) string {
 	return ` SELECT r.* FROM b CROSS JOIN (` + DeadRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
 }
@@ -235,17 +234,17 @@ func (s *SQLite) ExpiredOfJobs() string {
 	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b CROSS JOIN runs AS r WHERE r.job_id = b.id` + ExpiredIn + ` LIMIT $4`
 }
 
-// EndedOfEach has no LATERAL, and begins with the jobs by CROSS JOIN.
+// EndedOfEach works without LATERAL: CROSS JOIN makes it begin with the jobs.
 func (s *SQLite) EndedOfEach(conditions, limit string) string {
 	return ` SELECT r.* FROM b CROSS JOIN (` + EndedRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
 }
 
-// EndedOfEachKey has no LATERAL, and begins with the keys by CROSS JOIN.
+// EndedOfEachKey works without LATERAL: CROSS JOIN makes it begin with the keys.
 func (s *SQLite) EndedOfEachKey(is string) string {
 	return ` SELECT r.* FROM b CROSS JOIN (` + EndedRuns + `) AS r WHERE ` + is
 }
 
-// LatestOfEach has no LATERAL: it looks for the oldest of the latest rows of each job first. $1 is before all of them.
+// LatestOfEach, without LATERAL, finds the oldest of the latest rows of each job first. $1 is before all of them.
 func (s *SQLite) LatestOfEach(columns, table, at, conditions string, limit int) string {
 	oldest := `SELECT ` + at + ` FROM ` + table + ` AS r WHERE r.job_id = b.id AND ` + conditions +
 		` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` + strconv.Itoa(limit-1)

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// encodeAlert returns what an alert's row holds as JSON: all that was declared, besides its description. The values of its
-// secrets are those of the attached job.
+// encodeAlert returns the JSON in an alert's row: the whole declaration except its description. The values of its
+// secrets are stored with the attached job.
 func encodeAlert(spec alert.Spec) (string, error) {
 	text, err := json.Marshal(struct {
 		alert.Spec
@@ -28,10 +28,10 @@ func encodeAlert(spec alert.Spec) (string, error) {
 	return string(text), err
 }
 
-// AlertColumns are an alert AS a without the name of its app.
+// AlertColumns are the columns of an alert AS a without the name of its app.
 const AlertColumns = `a.name, a.description, a.definition, a.muted, a.revision, a.created_at, a.updated_at`
 
-// countFiring is how many conditions of an alert AS a hold.
+// countFiring counts the firing conditions of an alert AS a.
 const countFiring = `(SELECT COUNT(*) FROM alert_states AS s WHERE s.alert_id = a.id AND s.firing)`
 
 // ScanAlert returns the scan function for alerts of an app. Text that this version does not understand is an error.
@@ -77,7 +77,7 @@ func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error
 	return alert, err
 }
 
-// FindAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
+// FindAlert returns ErrNotFound if the alert does not exist. lock is a flavor's lock, or empty.
 func FindAlert(ctx context.Context, q db.Querier, app, name, lock string) (alert.Alert, error) {
 	alert, why, err := readAlert(ctx, q, app, name, lock)
 	if err == nil {
@@ -86,7 +86,7 @@ func FindAlert(ctx context.Context, q db.Querier, app, name, lock string) (alert
 	return alert, err
 }
 
-// readAlert is FindAlert of an alert that may be one that cannot be read; why says so.
+// readAlert is FindAlert for an alert that may be unreadable; why is then the reason.
 func readAlert(ctx context.Context, q db.Querier, app, name, lock string) (a alert.Alert, why, err error) {
 	// $1 id
 	const one = `SELECT ` + AlertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
@@ -105,26 +105,26 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]aler
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + AlertColumns + `, ` + countFiring + ` FROM alerts AS a
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
-	// One that cannot be read must not hide the others.
+	// An unreadable alert must not hide the others.
 	shown := db.EvenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
 	return db.Collect(ctx, s.db.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
-// allAlerts returns all alerts of an app, by name, as scan reads them.
+// allAlerts returns all alerts of an app, by name, read with scan.
 func allAlerts(ctx context.Context, q db.Querier, app string, scan func(db.Scanner) (alert.Alert, error)) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + AlertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
 	return db.Collect(ctx, q, scan, list, run.AppID(app))
 }
 
-// alertBefore is what a PUT of an alert depends on, and what the audit log has of it.
+// alertBefore is the state that a PUT of an alert depends on, with the values for the audit log.
 type alertBefore struct {
 	alert.Before
 	values *alert.Alert // Old with the values of its secrets
 }
 
-// PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
-// it is stored stays as it is.
+// PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert put
+// unchanged stays as it is.
 func (s *Store) PutAlert(ctx context.Context, a alert.Alert, change input.Change) (alert.Alert, bool, error) {
 	if err := a.Validate(); err != nil {
 		return alert.Alert{}, false, err
@@ -142,7 +142,7 @@ func (s *Store) PutAlert(ctx context.Context, a alert.Alert, change input.Change
 				return stored, err
 			}
 			after := replacedValues(stored, decided.Alert, b.values)
-			// States have ended of jobs that it selects no more.
+			// The states of jobs that it no longer selects have ended.
 			if stored, err = FindAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
 				return stored, err
 			}
@@ -154,14 +154,14 @@ func (s *Store) PutAlert(ctx context.Context, a alert.Alert, change input.Change
 	return stored, err == nil && before.Old == nil, err
 }
 
-// loadAlert reads what a PUT of an alert depends on.
+// loadAlert reads the state that a PUT of an alert depends on.
 func (s *Store) loadAlert(ctx context.Context, from Source, a alert.Alert, by input.Change) (b alertBefore, err error) {
 	app, err := from.app(ctx, a.App)
 	if err != nil {
 		return b, err
 	}
 	b.Bounds, b.Defaults, b.Keys = app.Bounds, app.Defaults, s.keys != nil
-	old, _, err := readAlert(ctx, from, a.App, a.Name, from.Lock) // a PUT replaces what cannot be read
+	old, _, err := readAlert(ctx, from, a.App, a.Name, from.Lock) // a PUT replaces an unreadable alert
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return b, err
 	}
@@ -261,8 +261,8 @@ func removeAlert(ctx context.Context, t *dispatch.Tx, alert alert.Alert) error {
 	return followAlertsOf(ctx, t, alert.App)
 }
 
-// alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
-// is.
+// alertWithValues returns a copy of an alert with the values of its stored secrets that the keys can open; nil if alert
+// is nil.
 func (s *Store) alertWithValues(ctx context.Context, q db.Querier, alert *alert.Alert) (*alert.Alert, error) {
 	if alert == nil {
 		return nil, nil
@@ -276,7 +276,7 @@ func (s *Store) alertWithValues(ctx context.Context, q db.Querier, alert *alert.
 	return &opened, nil
 }
 
-// auditAlert adds a change of an alert to the audit log. The values of its secrets are replaced by hashes; nil is none.
+// auditAlert adds a change of an alert to the audit log, with hashes for its secrets. before or after may be nil.
 func auditAlert(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *alert.Alert) error {
 	return auditSides(ctx, t, c, [2]*alert.Alert{before, after}, func(alert *alert.Alert) (any, error) {
 		if alert == nil {
@@ -294,7 +294,7 @@ func auditAlert(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, befo
 	})
 }
 
-// WriteMute stores an operator's mute of an alert; nil: there is none.
+// WriteMute stores an operator's mute of an alert; nil removes it.
 func WriteMute(ctx context.Context, t *dispatch.Tx, alert alert.Alert, mute *alert.Mute) error {
 	var encoded *string
 	if mute != nil {
@@ -308,7 +308,7 @@ func WriteMute(ctx context.Context, t *dispatch.Tx, alert alert.Alert, mute *ale
 	return t.Exec(ctx, `UPDATE alerts SET muted = $2 WHERE id = $1`, dispatcher.AlertID(alert.App, alert.Name), encoded)
 }
 
-// alertWarnings returns what of an alert selects no job. It is no error: a job may be declared later.
+// alertWarnings returns the selectors of an alert that match no job. They are warnings: a job may be declared later.
 func (s *Store) alertWarnings(ctx context.Context, q db.Querier, alert alert.Alert) (warnings input.Problems, err error) {
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// JudgedJob is a job as its alerts see it.
+// JudgedJob is the part of a job that its alerts use.
 type JudgedJob struct {
 	ID, AppID int64
 	App, name string
@@ -25,8 +25,8 @@ type JudgedJob struct {
 	Labels    input.Labels
 	Deleted   bool
 	follows   int  // jobs.follows
-	Watched   bool // as alert.Facts has it
-	objective bool // it has one
+	Watched   bool // see alert.Facts
+	objective bool // the job has an objective
 	ChangedAt time.Time
 	LateAfter *int64 // jobs.alert_late_after
 	Alerts    []*storedAlert
@@ -38,14 +38,14 @@ type storedAlert struct {
 	id, jobID, jobRevision int64
 }
 
-// Judgement changes states of alerts for some jobs in one transaction, in which their rows are locked. So a state has one writer,
-// and what is told of it is told once.
+// Judgement changes states of alerts for some jobs in one transaction that locks the jobs. So each state has one
+// writer, and each transition is notified once.
 type Judgement struct {
 	*dispatch.Tx
 	Jobs    map[int64]*JudgedJob
 	Alerts  map[int64]*storedAlert // of the apps of these jobs, by id
 	Tracks  map[int64]alert.Track
-	changed map[int64]bool // tracks that are to be written, or removed
+	changed map[int64]bool // tracks to write or remove
 	made    []madeTransition
 }
 
@@ -149,7 +149,7 @@ func (j *Judgement) alertsOf(ctx context.Context, appID int64, app string) ([]*s
 	return all, err
 }
 
-// TrackColumns are those of the state of an alert.
+// TrackColumns are the columns of the state of an alert.
 const TrackColumns = `s.id, s.alert_id, s.job_id, s.condition, s.firing, s.track`
 
 // KeyedTrack is a track with its key.
@@ -172,7 +172,7 @@ func ScanTrack(row db.Scanner) (k KeyedTrack, err error) {
 	return k, nil
 }
 
-// TrackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.
+// TrackOf returns the state of a condition of an alert for a job; it is empty before the first observation.
 func (j *Judgement) TrackOf(a *storedAlert, job *JudgedJob, condition target.AlertCondition) (int64, alert.Track) {
 	id := dispatcher.AlertStateID(job.Salt, a.id, job.ID, condition)
 	track, known := j.Tracks[id]
@@ -182,7 +182,7 @@ func (j *Judgement) TrackOf(a *storedAlert, job *JudgedJob, condition target.Ale
 	return id, track
 }
 
-// Set makes a track what an observation made of it.
+// Set replaces a track with the result of an observation.
 func (j *Judgement) Set(id int64, alert *storedAlert, job *JudgedJob, track alert.Track, made []alert.Made) {
 	for _, m := range made {
 		j.made = append(j.made, madeTransition{Made: m, id: id, alert: alert, job: job, track: track})
@@ -190,7 +190,7 @@ func (j *Judgement) Set(id int64, alert *storedAlert, job *JudgedJob, track aler
 	j.Tracks[id], j.changed[id] = track, true
 }
 
-// Remove takes a track away.
+// Remove removes a track.
 func (j *Judgement) Remove(id int64) {
 	delete(j.Tracks, id)
 	j.changed[id] = true
@@ -212,7 +212,7 @@ func (j *Judgement) After(job *JudgedJob, end alert.End) {
 	}
 }
 
-// Finish writes what the judgement has changed, and queues the notifications. It returns how many.
+// Finish writes the changes of the judgement and queues the notifications. It returns their number.
 func (j *Judgement) Finish(ctx context.Context) (int, error) {
 	if err := j.writeTracks(ctx); err != nil {
 		return 0, fmt.Errorf("write states of alerts: %w", err)

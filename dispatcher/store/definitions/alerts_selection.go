@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Which alerts apply to a job follows from its name and labels, and from all alerts of its app. What follows from that is kept
-// with the job: whether ends of its runs are judged, how late a fire is late, and the states of conditions of time. A change of
-// a job writes it in the same transaction. A change of an alert does so for the first jobs of the app; the handler goes on.
+// Its name, its labels and all alerts of its app decide which alerts apply to a job. The job's rows contain the result:
+// whether ends of its runs are evaluated, when a fire is late, and the states of conditions of time. A change of a job
+// updates them in its transaction, a change of an alert those of the app's first jobs; the handler continues.
 
-// sweptAtOnce is how many jobs follow a change of an alert in the transaction of the change.
+// sweptAtOnce is how many jobs a change of an alert updates in its own transaction.
 const sweptAtOnce = 500
 
-// followAlertsOf lets the jobs of an app, which is locked, follow a change of its alerts.
+// followAlertsOf starts to apply a change of alerts to the jobs of a locked app.
 func followAlertsOf(ctx context.Context, t *dispatch.Tx, app string) error {
 	// $1 app
 	const begin = `UPDATE apps SET alerts_swept_to = '' WHERE id = $1`
@@ -31,14 +31,14 @@ func followAlertsOf(ctx context.Context, t *dispatch.Tx, app string) error {
 	return err
 }
 
-// Swept is what a portion of a sweep did.
+// Swept is the result of a portion of a sweep.
 type Swept struct {
 	Jobs, Notified int
 	more           bool
 }
 
-// SweepAlerts lets the next jobs of an app follow its alerts. The app is locked first, so that neither its alerts nor its jobs
-// change meanwhile.
+// SweepAlerts applies the alerts of an app to its next jobs. The app is locked first, so that its alerts and jobs do
+// not change meanwhile.
 func SweepAlerts(ctx context.Context, t *dispatch.Tx, app int64, limit int) (done Swept, err error) {
 	// $1 id
 	const pending = `SELECT name, alerts_swept_to FROM apps WHERE id = $1 AND alerts_swept_to IS NOT NULL`
@@ -76,8 +76,8 @@ func SweepAlerts(ctx context.Context, t *dispatch.Tx, app int64, limit int) (don
 	return done, nil
 }
 
-// followAlertsOfJob lets a job follow the alerts of its app after a change of the job. What no longer applies to it ends a while
-// later: a job that is renamed is selected again once the alert is changed, too.
+// followAlertsOfJob applies the alerts of its app to a changed job. States that no longer apply end only after
+// unselectedAfter: a renamed job may be selected again soon by a change of the alert.
 func followAlertsOfJob(ctx context.Context, t *dispatch.Tx, app string, job int64) error {
 	// $1 app, $2 job
 	const concerned = `SELECT 1 FROM alerts WHERE app_id = $1 AND deleted_at IS NULL
@@ -89,8 +89,8 @@ func followAlertsOfJob(ctx context.Context, t *dispatch.Tx, app string, job int6
 	return err
 }
 
-// followAlerts lets jobs follow the alerts that apply to them, and returns how many notifications it queued. With later, what no
-// longer applies ends later.
+// followAlerts updates jobs for the alerts that apply to them, and returns how many notifications it queued. With
+// later, states that no longer apply end later.
 func followAlerts(ctx context.Context, t *dispatch.Tx, jobs []int64, later bool) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
@@ -126,7 +126,7 @@ func (j *Judgement) begin(job *JudgedJob) {
 	}
 }
 
-// keep looks whether a track still applies to its job. If it does, mutes that have ended let go of what they kept back.
+// keep checks whether a track still applies. If so, it releases what was kept back by mutes that have ended.
 func (j *Judgement) keep(id int64, track alert.Track, later bool) {
 	job, alert := j.Jobs[track.JobID], j.Alerts[track.AlertID]
 	rule, reason := j.Applies(track)
@@ -143,7 +143,7 @@ func (j *Judgement) keep(id int64, track alert.Track, later bool) {
 	}
 }
 
-// Applies returns the rule of a track, or why it applies to its job no longer.
+// Applies returns the rule of a track, or the reason why it no longer applies to its job.
 func (j *Judgement) Applies(track alert.Track) (rule alert.Rule, reason string) {
 	job, alert := j.Jobs[track.JobID], j.Alerts[track.AlertID]
 	if alert == nil {
@@ -166,8 +166,7 @@ func (j *Judgement) Applies(track alert.Track) (rule alert.Rule, reason string) 
 	return rule, "the alert no longer applies to the job"
 }
 
-// End ends a track that applies to nothing any more, and removes it. People who were told that its condition holds are told that
-// it is over.
+// End ends and removes a track that no longer applies. It notifies users who were notified that the condition holds.
 func (j *Judgement) End(id int64, track alert.Track, reason string) {
 	job, a := j.Jobs[track.JobID], j.Alerts[track.AlertID]
 	if a != nil && job != nil {
@@ -178,7 +177,7 @@ func (j *Judgement) End(id int64, track alert.Track, reason string) {
 	j.Remove(id)
 }
 
-// writeFollows writes what the judged jobs keep of their alerts.
+// writeFollows writes the alert columns of the judged jobs.
 func (j *Judgement) writeFollows(ctx context.Context) error {
 	var ids []int64
 	var bits []int32
@@ -209,7 +208,7 @@ func (j *Judgement) writeFollows(ctx context.Context) error {
 	return nil
 }
 
-// endAlertsOf ends what is known of a job that was deleted.
+// endAlertsOf ends the alert states of a deleted job.
 func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 	// $1 job
 	_, some, err := db.First(ctx, t, db.ScanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)
@@ -223,5 +222,5 @@ func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 	return err
 }
 
-// unselectedAfter is how long a state stays of which the alert no longer applies to the job, because the job was changed.
+// unselectedAfter is how long a state is kept after a change of the job ended its selection by the alert.
 const unselectedAfter = time.Minute

@@ -32,7 +32,7 @@ func flag(is bool) int32 {
 	return 0
 }
 
-// writeTracks writes the tracks that were changed, and removes those that were taken away.
+// writeTracks writes the changed tracks and deletes the removed ones.
 func (j *Judgement) writeTracks(ctx context.Context) error {
 	var gone, ids, alerts, jobs []int64
 	var firing, armed, kept []int32
@@ -99,7 +99,7 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	return j.Exec(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
 }
 
-// queueNotifications queues the runs that deliver the transitions which are to be told. The key of a run follows from its
+// queueNotifications queues the runs that deliver the transitions to notify. The key of a run follows from its
 // transition, so each is queued once.
 func (j *Judgement) queueNotifications(ctx context.Context) (int, error) {
 	names, err := j.triggerNames(ctx)
@@ -121,7 +121,7 @@ func (j *Judgement) queueNotifications(ctx context.Context) (int, error) {
 	return len(queued), err
 }
 
-// delivery is the run that delivers the notification of a transition.
+// delivery returns the run that delivers the notification of a transition.
 func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun, error) {
 	seen := m.Observation
 	n := target.AlertNotification{
@@ -145,7 +145,7 @@ func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun
 	}, err
 }
 
-// triggerNames returns the names of the triggers of runs that are told about, by the ids of the runs.
+// triggerNames returns the names of the triggers of the runs in notifications, by the ids of the runs.
 func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error) {
 	runs := map[string]int64{}
 	var ids []int64

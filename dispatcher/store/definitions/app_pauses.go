@@ -16,11 +16,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// A pause of an app reaches the jobs that fit it in portions, as its switch does. Which jobs are held follows from all pauses
-// that the app has, so a portion needs to know nothing about what has changed, and pauses may overlap. A job that is put
-// meanwhile is held or not at once: writers of jobs queue at the row of the app, as the portions do.
+// A pause of an app is applied to the matching jobs in portions, as its switch is. All current pauses of the app decide
+// which jobs are held, so a portion does not depend on the change, and pauses may overlap. A job that is put meanwhile
+// is held or not at once: writers of jobs queue at the row of the app, as the portions do.
 
-// PauseColumns are those of an AppPause in app_pauses AS p, and of its app AS a.
+// PauseColumns are the columns of an AppPause in app_pauses AS p, and of its app AS a.
 const PauseColumns = `p.id, a.name, p.labels, p.reason, p.until_at, p.paused_by, p.paused_at, p.ended_at, p.ended_by,
 	a.paused_to IS NOT NULL`
 
@@ -31,7 +31,7 @@ func ScanAppPause(row db.Scanner) (p dispatcher.AppPause, err error) {
 	return p, err
 }
 
-// heldPauses returns the pauses that an app has now, oldest first.
+// heldPauses returns the current pauses of an app, oldest first.
 func heldPauses(ctx context.Context, q db.Querier, app string) ([]dispatcher.AppPause, error) {
 	// $1 app
 	const held = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
@@ -43,7 +43,7 @@ func heldPauses(ctx context.Context, q db.Querier, app string) ([]dispatcher.App
 	return pauses, nil
 }
 
-// AppPauses returns the pauses that an app has now.
+// AppPauses returns the current pauses of an app.
 func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPaus
 	return heldPauses(ctx, s.db.Read, app)
 }
 
-// PauseApp adds a pause, and lets the first portion of jobs follow.
+// PauseApp adds a pause and applies it to the first portion of jobs.
 func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPauseRequest,
 	change input.Change) (pause dispatcher.AppPause, err error) {
 	if err := asked.Validate(); err != nil {
@@ -104,7 +104,7 @@ func insertPause(ctx context.Context, t *dispatch.Tx, app string, asked dispatch
 	})
 }
 
-// startFollowing lets the jobs of an app follow its pauses from the first job on.
+// startFollowing starts to apply the pauses of an app, from its first job on.
 func startFollowing(ctx context.Context, t *dispatch.Tx, app string) error {
 	// $1 app
 	const start = `UPDATE apps SET paused_to = 0 WHERE id = $1`
@@ -113,7 +113,7 @@ func startFollowing(ctx context.Context, t *dispatch.Tx, app string) error {
 	return err
 }
 
-// EndAppPause ends a pause, and lets the first portion of jobs follow.
+// EndAppPause ends a pause and updates the first portion of jobs.
 func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
 	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		if _, err := LockApp(ctx, t, app); err != nil {
@@ -137,7 +137,7 @@ func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Ch
 	})
 }
 
-// endPause ends a pause of an app that is locked.
+// endPause ends a pause of a locked app.
 func endPause(ctx context.Context, t *dispatch.Tx, pause dispatcher.AppPause) error {
 	// $1 app, $2 id, $3 now, $4 by whom
 	const end = `UPDATE app_pauses SET ended_at = $3, ended_by = $4 WHERE app_id = $1 AND id = $2 AND ended_at IS NULL`
@@ -149,7 +149,7 @@ func endPause(ctx context.Context, t *dispatch.Tx, pause dispatcher.AppPause) er
 	})
 }
 
-// endPauses ends the pauses of an app that is deleted.
+// endPauses ends the pauses of a deleted app.
 func endPauses(ctx context.Context, t *dispatch.Tx, app string) error {
 	pauses, err := heldPauses(ctx, t, app)
 	for _, pause := range pauses {
@@ -158,8 +158,7 @@ func endPauses(ctx context.Context, t *dispatch.Tx, app string) error {
 	return err
 }
 
-// importPauses adds the pauses of an export before its jobs, which then follow them at once. Those whose time is over are
-// left out.
+// importPauses adds the pauses of an export before its jobs, which they then apply to at once. It skips expired pauses.
 func importPauses(ctx context.Context, t *dispatch.Tx, export access.Export) error {
 	for _, asked := range export.Pauses {
 		if dispatcher.CheckUntil(asked.Until, t.At) != nil {
@@ -172,13 +171,13 @@ func importPauses(ctx context.Context, t *dispatch.Tx, export access.Export) err
 	return nil
 }
 
-// FollowPauses lets the next jobs of an app follow its pauses.
+// FollowPauses applies the pauses of an app to its next jobs.
 func (s *Store) FollowPauses(ctx context.Context, app string, limit int) (more bool, err error) {
 	_, more, err = s.followPauses(ctx, app, limit)
 	return more, err
 }
 
-// followPauses lets the next jobs of an app follow its pauses, and tells the nodes if there were any.
+// followPauses applies the pauses of an app to its next jobs, and notifies the nodes if jobs changed.
 func (s *Store) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
 	_, err = s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *dispatch.Tx) (int, error) {
 		followed, more, err = followPauses(ctx, t, app, limit)
@@ -190,16 +189,16 @@ func (s *Store) followPauses(ctx context.Context, app string, limit int) (follow
 	return followed, more, nil
 }
 
-// pausable is a job as followPauses looks at it.
+// pausable is a job for followPauses.
 type pausable struct {
 	id       int64
 	labels   input.Labels
-	held     bool // as its row says
+	held     bool // according to its row
 	triggers int
 }
 
-// followPauses lets the next jobs of an app follow its pauses, until they have limit triggers or are as many. It returns how
-// many triggers followed, and whether there are more jobs. The app is locked first, so that neither its pauses nor its jobs
+// followPauses applies the pauses of an app to its next jobs, up to limit jobs or triggers. It returns how many
+// triggers followed, and whether there are more jobs. The app is locked first, so that its pauses and jobs do not
 // change meanwhile.
 func followPauses(ctx context.Context, t *dispatch.Tx, app string, limit int) (followed int, more bool, err error) {
 	id := run.AppID(app)
@@ -248,8 +247,8 @@ func followPauses(ctx context.Context, t *dispatch.Tx, app string, limit int) (f
 	return followed, more, err
 }
 
-// holdJobs notes whether pauses of their app hold jobs, and lets the clocks of their triggers follow. The ids are in order,
-// and so are those of the clocks, as claims lock them.
+// holdJobs notes whether pauses of their app hold jobs, and updates the clocks of their triggers. The ids of jobs and
+// of clocks are in order, because claims lock them in this order.
 func holdJobs(ctx context.Context, t *dispatch.Tx, ids []int64, held []bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -279,7 +278,7 @@ func holdJobs(ctx context.Context, t *dispatch.Tx, ids []int64, held []bool) err
 	return t.Exec(ctx, write, append([]any{dispatch.OffPauses}, t.Batch(clocks, off)...)...)
 }
 
-// ExpirePauses ends the pauses whose time is over: each app, and each job, in a transaction of its own.
+// ExpirePauses ends expired pauses: each app, and each job, in its own transaction.
 func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -293,7 +292,7 @@ func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 	ended := 0
 	for _, over := range append(ofApps, ofJobs...) {
 		err := dispatcher.WithoutPanic(func() error { return over.end(ctx) })
-		// Somebody else has changed it; the next round looks again.
+		// Another change came first; the next round looks again.
 		changed := errors.Is(err, dispatcher.ErrNotFound) || errors.Is(err, dispatcher.ErrPrecondition)
 		if !changed && s.dispatch.OfStored(ctx, err) {
 			if err = s.dispatch.SetAside(ctx, over.row, err, now); err == nil {
@@ -310,13 +309,13 @@ func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 	return ended, errors.Join(errs...)
 }
 
-// overPause is a pause whose time is over, and the row of it if it cannot be ended.
+// overPause is an expired pause, and its row if it cannot be ended.
 type overPause struct {
 	row dispatch.AsideRow
 	end func(context.Context) error
 }
 
-// overAppPauses returns pauses of apps.
+// overAppPauses returns expired pauses of apps.
 func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (all []overPause, err error) {
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
@@ -336,10 +335,10 @@ func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (al
 	return all, nil
 }
 
-// pausesActor is who ends a pause whose time is over, as the audit log names it.
+// pausesActor is the actor of expired pauses in the audit log.
 const pausesActor = "system"
 
-// overJobPauses returns pauses of jobs and triggers.
+// overJobPauses returns expired pauses of jobs and triggers.
 func (s *Store) overJobPauses(ctx context.Context, limit int, now time.Time) (all []overPause, err error) {
 	type paused struct {
 		app, job, trigger string

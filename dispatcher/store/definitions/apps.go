@@ -35,13 +35,13 @@ func scanApp(row db.Scanner) (access.App, error) {
 	if err == nil {
 		app.Bounds, err = ReadBounds(app.Name, stored, longer)
 	}
-	if err != nil { // one app must not hide the others, nor itself from those who delete or mend it
+	if err != nil { // an unreadable app hides no others, and can be deleted or repaired
 		app.Close(err)
 	}
 	return app, nil
 }
 
-// readDefaults returns what the jobs of an app get where they leave it out; nil: nothing.
+// readDefaults returns the defaults for the jobs of an app; nil: none.
 func readDefaults(app string, stored *string) (*dispatcher.JobDefaults, error) {
 	if stored == nil {
 		return nil, nil
@@ -53,7 +53,7 @@ func readDefaults(app string, stored *string) (*dispatcher.JobDefaults, error) {
 	return &defaults, nil
 }
 
-// writtenDefaults returns the column that readDefaults reads.
+// writtenDefaults returns the column for readDefaults.
 func writtenDefaults(app access.App) (*string, error) {
 	defaults := app.Defaults.Normal()
 	if defaults == nil {
@@ -63,7 +63,7 @@ func writtenDefaults(app access.App) (*string, error) {
 	return new(string(text)), err
 }
 
-// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
+// JobDefaults returns the defaults for the jobs of an app; nil: none, or the app does not exist.
 func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
@@ -95,7 +95,7 @@ func (s *Store) App(ctx context.Context, name string) (access.App, error) {
 	return s.shownApp(ctx, s.db.Read, name)
 }
 
-// shownApp returns an app with its pauses, and how much of its quotas it uses.
+// shownApp returns an app with its pauses and its use of quotas.
 func (s *Store) shownApp(ctx context.Context, q db.Querier, name string) (access.App, error) {
 	app, err := ReadApp(ctx, q, name, "")
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) shownApp(ctx context.Context, q db.Querier, name string) (access
 	return app, err
 }
 
-// FindApp is ReadApp of an app that can be read.
+// FindApp is ReadApp for a readable app.
 func FindApp(ctx context.Context, q db.Querier, name, lock string) (access.App, error) {
 	app, err := ReadApp(ctx, q, name, lock)
 	if err == nil {
@@ -118,7 +118,7 @@ func FindApp(ctx context.Context, q db.Querier, name, lock string) (access.App, 
 	return app, err
 }
 
-// ReadApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty. The app may be one that cannot be read.
+// ReadApp returns ErrNotFound if the app does not exist. lock is a flavor's lock, or empty. The app may be unreadable.
 func ReadApp(ctx context.Context, q db.Querier, name, lock string) (access.App, error) {
 	// $1 id
 	app, found, err := db.First(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
@@ -126,8 +126,7 @@ func ReadApp(ctx context.Context, q db.Querier, name, lock string) (access.App, 
 	return app, db.OrNotFound(found, err, "app", name)
 }
 
-// LockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another
-// change imports it.
+// LockApp locks an app for a change and returns it. The app may be unreadable. ErrConflict: another change imports it.
 func LockApp(ctx context.Context, t *dispatch.Tx, name string) (access.App, error) {
 	app, err := ReadApp(ctx, t, name, t.ForUpdate())
 	if err == nil && app.Importing && !t.Importing {
@@ -143,8 +142,8 @@ func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error)
 	return db.Collect(ctx, s.db.Read, scanApp, list, page.Cursor, page.Limit)
 }
 
-// PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
-// stored stays as it is.
+// PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app put unchanged stays as
+// it is.
 func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change) (access.App, bool, error) {
 	if err := app.Validate(); err != nil {
 		return access.App{}, false, err
@@ -166,8 +165,8 @@ func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change)
 	return stored, err == nil && before.Revision == 0, err
 }
 
-// loadApp reads what a PUT of an app depends on. A transaction locks the app, and a new one makes others that are created or deleted
-// wait.
+// loadApp reads the state that a PUT of an app depends on. A transaction locks the app; if the app is new, others that
+// are created or deleted wait.
 func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access.AppBefore, err error) {
 	b.Enabled = true
 	var importing bool
@@ -203,7 +202,7 @@ func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access
 	return b, err
 }
 
-// writePutApp writes what was decided of an app that is put, and returns it as stored.
+// writePutApp writes the decided change of an app, and returns it as stored.
 func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBefore, app access.App, c access.AppChange) (
 	stored access.App, err error) {
 	encoded, err := json.Marshal(c.Bounds)
@@ -218,7 +217,7 @@ func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBef
 	if err != nil {
 		return stored, err
 	}
-	// Two writers that both found no app are held apart by the key only.
+	// Only the key excludes two writers that both found no app.
 	expected := b.Revision
 	if !t.By.IfAbsent && t.By.IfRevision == 0 {
 		expected = -1
@@ -256,7 +255,7 @@ func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBef
 	return stored, afterPutApp(ctx, t, stored, b, c)
 }
 
-// afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
+// afterPutApp completes a change of an app: it notifies nodes and writes the audit log.
 func afterPutApp(ctx context.Context, t *dispatch.Tx, stored access.App, b access.AppBefore, c access.AppChange) error {
 	if c.Created {
 		if err := reserveNames(ctx, t, stored.Name, append(slices.Clone(b.Names), stored.Name)); err != nil {
@@ -264,7 +263,7 @@ func afterPutApp(ctx context.Context, t *dispatch.Tx, stored access.App, b acces
 		}
 	}
 	t.Notify(dispatcher.Notification{App: stored.Name})
-	// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
+	// Claims follow at once: they read the app. The handler continues with the remaining clocks.
 	if _, err := followApp(ctx, t, run.AppID(stored.Name), dispatch.FollowAtOnce); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// maxAuditBytes bounds the definitions in a page of the audit log. One entry more may fit in after it is reached.
+// maxAuditBytes bounds the definitions in a page of the audit log. The entry that exceeds it is still included.
 const maxAuditBytes = 2 << 20
 
 const auditColumns = `a.at, a.id, a.actor, a.token_id, a.address, a.request_id, a.action, a.app, a.subject, a.revision, a.refused,
@@ -68,7 +68,7 @@ func (s *Store) AuditEntries(ctx context.Context, query access.AuditQuery) (page
 	return page, nil
 }
 
-// StatementArgs are the parameters of a statement that is being written.
+// StatementArgs are the parameters of a statement under construction.
 type StatementArgs []any
 
 // Add adds an argument, and returns its name in the statement.
@@ -77,8 +77,8 @@ func (a *StatementArgs) Add(value any) string {
 	return fmt.Sprintf("$%d", len(*a))
 }
 
-// AuditStatement returns the statement for a page, and an entry more. Each app, and each of the two meanings of an actor,
-// is looked up by itself, so that each look reads an index in the order of the page and no more than a page.
+// AuditStatement returns the statement for a page plus one entry. It queries each app, and each of the two meanings of
+// an actor, separately, so that each query reads an index in the order of the page and at most a page.
 func AuditStatement(query access.AuditQuery) (string, []any, error) {
 	var args StatementArgs
 	limit := args.Add(query.Limit + 1)
@@ -97,7 +97,7 @@ func AuditStatement(query access.AuditQuery) (string, []any, error) {
 		actor := args.Add(query.Actor)
 		var both []string
 		for _, look := range looks {
-			// The index of token ids has those that are not empty.
+			// The index of token ids contains non-empty ones only.
 			both = append(both, look+` AND a.actor = `+actor, look+` AND a.token_id = `+actor+` AND a.token_id <> '' AND a.actor <> `+actor)
 		}
 		looks = both
@@ -119,7 +119,7 @@ func AuditStatement(query access.AuditQuery) (string, []any, error) {
 		order, args, nil
 }
 
-// auditConditions returns those that every look has, with an AND before each.
+// auditConditions returns the conditions of each query, with AND before each.
 func auditConditions(query access.AuditQuery, args *StatementArgs) (string, error) {
 	var all strings.Builder
 	where := func(condition string, values ...any) {
@@ -155,7 +155,7 @@ func auditConditions(query access.AuditQuery, args *StatementArgs) (string, erro
 	return all.String(), nil
 }
 
-// auditSides adds a change to the audit log, with what is shown of what was before and of what is after.
+// auditSides adds a change to the audit log, with the shown form of the definition before and after it.
 func auditSides[T any](ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, sides [2]T,
 	shown func(T) (any, error)) (err error) {
 	if c.Before, err = shown(sides[0]); err == nil {
@@ -167,8 +167,8 @@ func auditSides[T any](ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntr
 	return t.AuditChange(ctx, c)
 }
 
-// auditGroup adds a change of a group to the audit log: what was declared. The values of its secrets are replaced by hashes; nil is
-// none.
+// auditGroup adds a change of a group to the audit log, as declared, with hashes for the values of its secrets. before
+// or after may be nil.
 func auditGroup(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *target.EndpointGroup) error {
 	return auditSides(ctx, t, c, [2]*target.EndpointGroup{before, after}, func(group *target.EndpointGroup) (any, error) {
 		if group == nil {
@@ -184,7 +184,7 @@ func auditGroup(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, befo
 	})
 }
 
-// hashed returns secrets with hashes in place of their values.
+// hashed returns secrets with hashes instead of their values.
 func hashed(ctx context.Context, t *dispatch.Tx, secrets map[string]target.Secret) (map[string]target.Secret, error) {
 	for path, secret := range secrets {
 		if secret.Value.IsZero() {
@@ -201,8 +201,8 @@ func hashed(ctx context.Context, t *dispatch.Tx, secrets map[string]target.Secre
 	return secrets, nil
 }
 
-// auditJob adds a change of a job to the audit log: what was declared and what is paused. The values of its secrets are replaced by
-// hashes; nil is none.
+// auditJob adds a change of a job to the audit log, as declared, with its pauses and with hashes for the values of its
+// secrets. before or after may be nil.
 func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after *dispatcher.Job) error {
 	return auditSides(ctx, t, c, [2]*dispatcher.Job{before, after}, func(job *dispatcher.Job) (any, error) {
 		if job == nil {
@@ -229,7 +229,7 @@ func auditJob(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before
 	})
 }
 
-// auditedApp returns what the audit log shows of an app; nil is none.
+// auditedApp returns the form of an app in the audit log; nil for nil.
 func auditedApp(app *access.App) (any, error) {
 	if app == nil {
 		return nil, nil
@@ -244,7 +244,7 @@ func auditApp(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before
 	return auditSides(ctx, t, c, [2]*access.App{before, after}, auditedApp)
 }
 
-// auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
+// auditImport adds the import of an app to the audit log: the app, and the names of the imported definitions.
 func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app access.App) error {
 	shown, err := auditedApp(&app)
 	if err != nil {
@@ -265,7 +265,7 @@ func auditImport(ctx context.Context, t *dispatch.Tx, export access.Export, app 
 			"installation": export.Installation}})
 }
 
-// auditCalendar adds a change of a calendar to the audit log. One without revision is none.
+// auditCalendar adds a change of a calendar to the audit log. A calendar without revision means none.
 func auditCalendar(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, before, after dispatcher.Calendar) error {
 	return auditSides(ctx, t, c, [2]dispatcher.Calendar{before, after}, func(calendar dispatcher.Calendar) (any, error) {
 		if calendar.Revision == 0 {
@@ -277,7 +277,7 @@ func auditCalendar(ctx context.Context, t *dispatch.Tx, c dispatch.AuditEntry, b
 	})
 }
 
-// withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
+// withValues returns a copy of a job with the values of its stored secrets that the keys can open; nil if job is nil.
 func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Job) (*dispatcher.Job, error) {
 	if job == nil {
 		return nil, nil
@@ -298,8 +298,8 @@ func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Jo
 	return &with, err
 }
 
-// replacedValues returns a definition as it is stored, with the values of the secrets that were given for it, and of those that it has
-// kept from old, which has values; nil: there was none.
+// replacedValues returns a stored definition with the values of the secrets given for it and of those kept from old,
+// which has values; old is nil for a new definition.
 func replacedValues[T any](stored, given T, old *T) *T {
 	var kept map[string]target.Secret
 	if old != nil {

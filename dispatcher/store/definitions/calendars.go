@@ -16,28 +16,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// calendarDefinition is what a calendar's row holds as JSON: all that decides about fires.
+// calendarDefinition is the JSON in a calendar's row: all settings that affect fires.
 type calendarDefinition struct {
 	Timezone string                  `json:"timezone,omitempty"`
 	Rules    []schedule.CalendarRule `json:"rules,omitempty"`
 	Bases    []string                `json:"bases,omitempty"`
 }
 
-// encodeCalendar returns the JSON of what c excludes.
+// encodeCalendar returns the JSON of the exclusions of c.
 func encodeCalendar(c dispatcher.Calendar) (string, error) {
 	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
 	return string(text), err
 }
 
-// decodeCalendar sets what c excludes. A definition of a newer version, such as a rule of an unknown
-// kind, must not count as empty: it puts the calendar in error.
+// decodeCalendar sets the exclusions of c. A definition of a newer version, such as a rule of an unknown kind, must not
+// count as empty: it puts the calendar in error.
 func decodeCalendar(c *dispatcher.Calendar, text string) {
 	var d calendarDefinition
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
 		c.Err = fmt.Errorf("calendar %s/%s: stored definition: %w", c.App, c.Name, err)
-		// Its bases can most likely still be read, and others depend on them.
+		// Its bases are probably still readable, and others depend on them.
 		var bases struct {
 			Bases []string `json:"bases"`
 		}
@@ -49,7 +49,7 @@ func decodeCalendar(c *dispatcher.Calendar, text string) {
 	c.Timezone, c.Rules, c.Bases = d.Timezone, d.Rules, d.Bases
 }
 
-// calendarColumns are a calendar without the name of its app.
+// calendarColumns are the columns of a calendar without the name of its app.
 const calendarColumns = `name, description, definition, revision, created_at, updated_at, removal_requested_at`
 
 // scanCalendar returns the scan function for calendars of an app.
@@ -90,14 +90,14 @@ func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]d
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
 	all, err := db.CollectPage(ctx, s.db.Read, page, scanCalendar(app), nil, list, run.AppID(app), page.Cursor, page.Limit)
 	for i, c := range all {
-		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
+		if c.Err != nil { // it must not hide the other calendars of its app, nor look like one without rules
 			all[i].Description = c.Err.Error()
 		}
 	}
 	return all, err
 }
 
-// appCalendars returns all calendars of an app and the revision of the lot, as of one moment.
+// appCalendars returns all calendars of an app and their common revision, read at one moment.
 func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
 	// $1 app. An app without calendars has one row, with nothing in it.
 	const list = `SELECT a.calendar_revision, c.name IS NOT NULL, COALESCE(c.name, ''), COALESCE(c.description, ''),
@@ -118,13 +118,12 @@ func appCalendars(ctx context.Context, q db.Querier, app string) (revision int64
 	return revision, all, db.OrNotFound(found, err, "app", app)
 }
 
-// AppCalendars returns all calendars of an app, and the revision of the lot.
+// AppCalendars returns all calendars of an app, and their common revision.
 func (s *Store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
 	return appCalendars(ctx, s.db.Read, app)
 }
 
-// calendarsOf returns the calendars of the app of jobs, and the revision of the lot, if one
-// of them names any.
+// calendarsOf returns the calendars of the app of jobs, and their common revision, if one of the jobs names any.
 func calendarsOf(ctx context.Context, q db.Querier, app string, jobs ...dispatcher.Job) (int64, dispatcher.Calendars, error) {
 	var revision int64
 	var all []dispatcher.Calendar
@@ -141,10 +140,10 @@ func calendarsOf(ctx context.Context, q db.Querier, app string, jobs ...dispatch
 	return 0, dispatcher.CompileCalendars(nil), nil
 }
 
-// putCalendarTimeout is how long a change of a calendar may take.
+// putCalendarTimeout is the time limit for a change of a calendar.
 const putCalendarTimeout = time.Minute
 
-// calendarsBefore are the calendars of an app as of a revision.
+// calendarsBefore are the calendars of an app at a revision.
 type calendarsBefore struct {
 	dispatcher.CalendarBefore
 	revision int64
@@ -157,8 +156,8 @@ type Replacement struct {
 	revision  int64 // of the app's calendars before
 }
 
-// PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
-// returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
+// PutCalendar creates or replaces a calendar, and reschedules the triggers that depend on it. It returns the calendar
+// as stored, and whether it was created. A calendar put unchanged stays as it is.
 func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
@@ -178,7 +177,7 @@ func (s *Store) CalendarPut(calendar dispatcher.Calendar, by input.Change) Redef
 	of := calendar.App + "/" + calendar.Name
 	return Redefinition[calendarsBefore, Replacement, dispatcher.Calendar]{
 		Load: func(ctx context.Context, from Source) (b calendarsBefore, err error) {
-			if from.tx != nil { // writers of one app's calendars, and of its jobs, queue at its row
+			if from.tx != nil { // writers of one app's calendars and jobs queue at its row
 				if _, err := LockApp(ctx, from.tx, calendar.App); err != nil {
 					return b, err
 				}
@@ -226,7 +225,7 @@ func (s *Store) CalendarPut(calendar dispatcher.Calendar, by input.Change) Redef
 	}
 }
 
-// writeCalendar writes the row of a calendar, whose definition is given, and returns it.
+// writeCalendar writes the row of a calendar with this definition, and returns it.
 func writeCalendar(ctx context.Context, t *dispatch.Tx, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
 	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
@@ -239,19 +238,19 @@ func writeCalendar(ctx context.Context, t *dispatch.Tx, c dispatcher.Calendar, d
 	return stored, err
 }
 
-// DeleteCalendar deletes a calendar that nothing uses.
+// DeleteCalendar deletes an unused calendar.
 func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
 	_, err := s.deleteCalendar(ctx, app, name, false, change)
 	return err
 }
 
-// DeleteCalendarWhenUnused deletes a calendar, or marks it until its last use is dropped.
+// DeleteCalendarWhenUnused deletes a calendar, or marks it for deletion after its last use.
 func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string, change input.Change) (*dispatcher.Calendar, error) {
 	return s.deleteCalendar(ctx, app, name, true, change)
 }
 
-// deleteCalendar deletes a calendar, and what goes with it, or marks it if it may wait. The lock of the app holds off others that
-// change calendars and jobs of the app.
+// deleteCalendar deletes a calendar with its unused bases, or marks it if wait allows. The lock of the app excludes
+// other changes of its calendars and jobs.
 func (s *Store) deleteCalendar(ctx context.Context, app, name string, wait bool, by input.Change) (marked *dispatcher.Calendar, err error) {
 	type before = dispatcher.CalendarBefore
 	marked, _, err = directly(ctx, s, by, Redefinition[before, []dispatcher.Calendar, *dispatcher.Calendar]{
@@ -273,7 +272,7 @@ func (s *Store) deleteCalendar(ctx context.Context, app, name string, wait bool,
 	return marked, err
 }
 
-// markCalendar lets a calendar go with its last use.
+// markCalendar marks a calendar for deletion after its last use.
 func markCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calendar) (*dispatcher.Calendar, error) {
 	if calendar.RemovalRequestedAt != nil {
 		return &calendar, nil
@@ -290,7 +289,7 @@ func markCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calen
 		Revision: stored.Revision}, calendar, stored)
 }
 
-// removeCalendars deletes calendars that nothing uses.
+// removeCalendars deletes unused calendars.
 func removeCalendars(ctx context.Context, t *dispatch.Tx, gone []dispatcher.Calendar) error {
 	for _, c := range gone {
 		err := dropCalendar(ctx, t, c)
@@ -305,7 +304,7 @@ func removeCalendars(ctx context.Context, t *dispatch.Tx, gone []dispatcher.Cale
 	return nil
 }
 
-// dropCalendar deletes a calendar, also one that jobs or other calendars use.
+// dropCalendar deletes a calendar, even if jobs or other calendars use it.
 func dropCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calendar) error {
 	app, name := calendar.App, calendar.Name
 	// $1 now, $2 app, $3 name
@@ -317,8 +316,8 @@ func dropCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calen
 	return err
 }
 
-// removeUnused deletes those of some calendars, which a change uses no more, that are to go with their last use. The lock of
-// the app makes a request to delete one of them wait: it would mark it after this has looked.
+// removeUnused deletes the calendars among names that a change stopped using and that are marked for deletion. The lock
+// of the app makes a request to delete one of them wait: otherwise it could mark the calendar after this check.
 func removeUnused(ctx context.Context, t *dispatch.Tx, app string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -330,8 +329,8 @@ func removeUnused(ctx context.Context, t *dispatch.Tx, app string, names []strin
 	return removeCalendars(ctx, t, before.Unused(names))
 }
 
-// loadCalendarUses locks an app and returns its calendars, with the triggers that name one that is asked for, and those of some, and of
-// their bases, that are to go with their last use.
+// loadCalendarUses locks an app and returns its calendars. It also reads the triggers that name the asked calendar, or
+// one of names or their bases that is marked for deletion.
 func loadCalendarUses(ctx context.Context, t *dispatch.Tx, app, asked string, names ...string) (b dispatcher.CalendarBefore, err error) {
 	if _, err := LockApp(ctx, t, app); err != nil {
 		return b, err
@@ -353,7 +352,7 @@ func loadCalendarUses(ctx context.Context, t *dispatch.Tx, app, asked string, na
 	return b, nil
 }
 
-// usedCalendars returns the names of the calendars that the triggers of a job name; nil has none.
+// usedCalendars returns the names of the calendars that the triggers of a job use; none for nil.
 func usedCalendars(job *dispatcher.Job) (names []string) {
 	if job == nil {
 		return nil
@@ -372,7 +371,7 @@ func dropped(old, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(old), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// triggersOfCalendar returns which triggers name a calendar.
+// triggersOfCalendar returns the triggers that name a calendar.
 func triggersOfCalendar(ctx context.Context, q db.Querier, app, name string) (users dispatcher.Users, err error) {
 	// $1 app, $2 calendar
 	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id

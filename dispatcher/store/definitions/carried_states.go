@@ -12,11 +12,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// carriedColumns are a CarriedState of a job j and its row s.
+// carriedColumns are the columns of a CarriedState of a job j and its row s.
 const carriedColumns = `j.id, s.state, coalesce(s.revision, 0), s.updated_at, coalesce(s.actor, ''), s.scheduled_at, s.trigger_id, s.kind,
 	s.discarded_scheduled_at, s.discarded_trigger_id, s.discarded_kind`
 
-// storedState is the state of a job.
+// storedState is the stored state of a job.
 type storedState struct {
 	job int64
 	run.CarriedState
@@ -58,7 +58,7 @@ func carriedState(ctx context.Context, q db.Querier, app, job string) (run.Carri
 	return found.CarriedState, db.OrNotFound(there, err, "job", app+"/"+job)
 }
 
-// CarriedStatesByID returns the states of jobs that have one, or had.
+// CarriedStatesByID returns the states of jobs that have or had one.
 func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]run.CarriedState, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -77,8 +77,8 @@ func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 	return states, nil
 }
 
-// SetCarriedState sets or clears the state of a job. The audit log says who did, but not what: a state is data of the job,
-// and the log is kept for longer and read by more.
+// SetCarriedState sets or clears the state of a job. The audit log names the actor, but does not contain the state: it
+// is data of the job, and the log is kept longer and read by more people.
 func (s *Store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
 	stored run.CarriedState, err error,
 ) {
@@ -97,7 +97,7 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 		if err != nil {
 			return err
 		}
-		// A state that was cleared is absent, although its revision goes on.
+		// A cleared state is absent, although its revision continues.
 		if by := t.By; by.IfAbsent && string(before.State) != "null" || by.IfRevision != 0 && by.IfRevision != before.Revision {
 			return fmt.Errorf("revision is %d: %w", before.Revision, dispatcher.ErrPrecondition)
 		}
@@ -120,7 +120,7 @@ func (s *Store) SetCarriedState(ctx context.Context, app, name string, state jso
 	return stored, err
 }
 
-// setState sets the state of a job, as who changes it says, or clears it if it is nil.
+// setState sets the state of a job in the name of the actor of the change, or clears it if state is nil.
 func setState(ctx context.Context, t *dispatch.Tx, job int64, state json.RawMessage) error {
 	var value *string
 	if state != nil {

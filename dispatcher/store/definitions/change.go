@@ -12,28 +12,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// A change of a definition has three steps. It loads all that the change depends on, as of one moment; a function of the domain, which
-// knows no database, decides what becomes of it; and what was decided is written in one transaction. First it loads and decides
-// without a lock: what changes nothing, such as a PUT of what is stored, and what is refused takes no lock and keeps nobody waiting,
-// however often a client repeats it.
+// A change of a definition has three steps. It loads all data that the change depends on, at one moment; a function of
+// the domain, which does not access the database, decides the result; and one transaction writes the result. First it
+// loads and decides without a lock: a change without effect, such as a PUT of the stored definition, and a refused
+// change take no lock and delay no other change, however often a client repeats them.
 
-// Source is where a change loads what it depends on: a snapshot, or its transaction, which locks what it will write.
+// Source is where a change loads its data: a snapshot, or its transaction, which locks the rows to write.
 type Source struct {
 	db.Querier
 	tx   *dispatch.Tx // nil: a snapshot
 	Lock string       // of the flavor; empty: a snapshot
 }
 
-// locked is where a transaction loads what a change depends on.
+// locked is the Source of a transaction.
 func locked(t *dispatch.Tx) Source { return Source{t, t, t.ForUpdate()} }
 
-// Redefinition is a change of a definition: what it depends on is a B, what is decided a D, and what is stored then a T.
+// Redefinition is a change of a definition: it depends on a B, decides a D and then stores a T.
 type Redefinition[B, D, T any] struct {
 	Load func(ctx context.Context, from Source) (B, error)
-	// Unchanged, if there is one, returns what is stored if the change leaves it as it is.
+	// Unchanged, if not nil, returns the stored definition if the change has no effect.
 	Unchanged func(B) (T, bool)
 	Decide    func(before B, now time.Time) (D, error)
-	// Prepare, if there is one, works out ahead of the transaction what takes long.
+	// Prepare, if not nil, does long computations ahead of the transaction.
 	Prepare func(ctx context.Context, q db.Querier, decided D, now time.Time) error
 	Write   func(ctx context.Context, t *dispatch.Tx, before B, decided D) (T, error)
 }
@@ -45,8 +45,8 @@ func (r Redefinition[B, D, T]) keeps(before B) (stored T, same bool) {
 	return r.Unchanged(before)
 }
 
-// Redefine makes a change, and returns what is stored then, and what there was before. What the snapshot fails to read is left to the
-// transaction, which comes to it again, and is repeated if it fails for reasons that pass.
+// Redefine makes a change, and returns the stored definition and the data from before. If the snapshot cannot read
+// something, it leaves the error to the transaction, which reads it again and is repeated after transient errors.
 func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Redefinition[B, D, T]) (stored T, before B, err error) {
 	var done bool
 	var refused error
@@ -76,7 +76,7 @@ func Redefine[B, D, T any](ctx context.Context, s *Store, by input.Change, r Red
 	return directly(ctx, s, by, r)
 }
 
-// directly is Redefine without the snapshot, for what is hardly ever refused, and always changes something.
+// directly is Redefine without the snapshot, for changes that are rarely refused and always have an effect.
 func directly[B, D, T any](ctx context.Context, s *Store, by input.Change, r Redefinition[B, D, T]) (stored T, before B, err error) {
 	err = s.dispatch.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		stored, before, err = r.In(ctx, t)
@@ -100,12 +100,12 @@ func (r Redefinition[B, D, T]) In(ctx context.Context, t *dispatch.Tx) (stored T
 	return stored, before, err
 }
 
-// snapshot lets read see one state of the database, and lock nothing.
+// snapshot lets read see one state of the database without locks.
 func (s *Store) snapshot(ctx context.Context, read func(ctx context.Context, q db.Querier) error) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	if _, snapshots := s.db.Flavor.(*db.SQLite); snapshots { // each of its transactions reads one
+	if _, snapshots := s.db.Flavor.(*db.SQLite); snapshots { // each of its transactions reads a snapshot
 		options = nil
 	}
 	tx, err := s.db.Read.BeginTx(ctx, options)
@@ -116,7 +116,7 @@ func (s *Store) snapshot(ctx context.Context, read func(ctx context.Context, q d
 	return read(ctx, tx)
 }
 
-// app returns the app of a definition that is changed, locked in a transaction: writers of its definitions queue at its row.
+// app returns the app of a changed definition, locked in a transaction: writers of its definitions queue at its row.
 func (from Source) app(ctx context.Context, name string) (access.App, error) {
 	if from.tx != nil {
 		app, err := LockApp(ctx, from.tx, name)

@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Endpoints that a group declares have rows next to those that registered, so that a node reads all in one look, and a
-// drain is kept in one place. A heartbeat is one UPDATE: its row says how long it lasts, and a group that no longer takes it
-// has removed the row.
+// Endpoints that a group declares have rows next to those that registered, so that a node reads all with one query, and
+// a drain is stored in one place. A heartbeat is one UPDATE: the row contains its lifetime, and a group that no longer
+// accepts the endpoint has removed the row.
 
 const endpointColumns = `id, url, weight, backup, labels, source, draining, registered_at, expires_at`
 
@@ -26,7 +26,7 @@ func scanEndpoint(row db.Scanner) (e target.Endpoint, err error) {
 	return e, err
 }
 
-// Endpoints returns a page of the endpoints that a group has at now, by id.
+// Endpoints returns a page of the endpoints of a group at now, by id.
 func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time,
 	return liveEndpoints(ctx, s.db.Read, run.GroupID(app, group), now, page)
 }
 
-// liveEndpoints returns a page of the endpoints that a group has at now, by id.
+// liveEndpoints returns a page of the endpoints of a group at now, by id.
 func liveEndpoints(ctx context.Context, q db.Querier, group int64, now time.Time, page input.Page) ([]target.Endpoint, error) {
 	// $1 group, $2 now, $3 last id of the page before, $4 limit
 	const list = `SELECT ` + endpointColumns + ` FROM endpoints
@@ -48,7 +48,7 @@ func liveEndpoints(ctx context.Context, q db.Querier, group int64, now time.Time
 	return db.Collect(ctx, q, scanEndpoint, list, group, now.UnixMilli(), page.Cursor, page.Limit)
 }
 
-// GroupVersion returns a group with the values of its secrets, and the endpoints that it has at now.
+// GroupVersion returns a group with the values of its secrets, and its endpoints at now.
 func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version target.GroupVersion, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 		return stored, false, err
 	}
 	stored, before, err := Redefine(ctx, s, change, Redefinition[dispatcher.EndpointBefore, target.EndpointGroup, target.Endpoint]{
-		// Registrations of one group queue at its row, so that two cannot both be its last.
+		// Registrations of one group queue at its row, so that two cannot both take the last place.
 		Load: func(ctx context.Context, from Source) (b dispatcher.EndpointBefore, err error) {
 			if b.Group, err = findGroup(ctx, from, app, group, from.Lock); err != nil {
 				return b, err
@@ -113,7 +113,7 @@ func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 	return stored, err == nil && !before.There, err
 }
 
-// renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
+// renewEndpoint extends the lifetime of a registered endpoint; renewed is false if no row equals it.
 func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoint,
 	now time.Time) (stored target.Endpoint, renewed bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
@@ -132,7 +132,7 @@ func (s *Store) renewEndpoint(ctx context.Context, group int64, e target.Endpoin
 	return db.First(ctx, s.db.Write, scanEndpoint, renew, args...)
 }
 
-// writeRegistered writes the row of an endpoint that registers. One that has expired begins again, whether it has been
+// writeRegistered writes the row of a registering endpoint. An expired endpoint begins again, whether it has been
 // removed or not.
 func writeRegistered(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup, e target.Endpoint) (target.Endpoint, error) {
 	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now, $8 milliseconds that it stays
@@ -195,8 +195,8 @@ func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draini
 	return stored, err
 }
 
-// declareEndpoints brings the rows of a group's endpoints in line with it: those that it declares are there, keep their
-// drain and how long they have been there; those that it does not declare, or take, any more are gone.
+// declareEndpoints updates the rows of a group's endpoints: declared endpoints get rows and keep their drain and their
+// age; endpoints that the group no longer declares or accepts are removed.
 func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup) error {
 	key := run.GroupID(group.App, group.Name)
 	// $1 group
@@ -236,7 +236,7 @@ func declareEndpoints(ctx context.Context, t *dispatch.Tx, group target.Endpoint
 	return t.Exec(ctx, lasts, key, db.ToMillis(group.Registration.ExpireAfter))
 }
 
-// writeDeclared writes the rows of endpoints that a group declares. One that was registered under an id gives way.
+// writeDeclared writes the rows of endpoints that a group declares. They replace registered endpoints with the same id.
 func writeDeclared(ctx context.Context, t *dispatch.Tx, group int64, endpoints map[string]target.StaticEndpoint) error {
 	if len(endpoints) == 0 {
 		return nil
@@ -257,7 +257,7 @@ func writeDeclared(ctx context.Context, t *dispatch.Tx, group int64, endpoints m
 	return t.Exec(ctx, put, append([]any{group, t.At.UnixMilli()}, t.Batch(ids, urls, weights, backups, labels)...)...)
 }
 
-// noteLeft notes that endpoints of groups that had registered expired or left.
+// noteLeft notes that registered endpoints of groups expired or left.
 func noteLeft(ctx context.Context, t *dispatch.Tx, groups []int64) error {
 	// $1 now, from $2 on: the ids
 	note := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
@@ -275,14 +275,14 @@ func (e expiredEndpoint) item() string {
 	return "endpoint " + e.id + " of group " + strconv.FormatInt(e.group, 10)
 }
 
-// expiredEndpoints are those that are to be removed.
+// expiredEndpoints selects expired endpoints.
 // $1 now, $2 limit
 const expiredEndpoints = `SELECT e.group_id, coalesce(g.app_id, 0), e.id
 	FROM (SELECT group_id, id FROM endpoints WHERE expires_at <= $1 ORDER BY group_id, id LIMIT $2) AS e
 	LEFT JOIN endpoint_groups AS g ON g.id = e.group_id ORDER BY e.group_id, e.id`
 
-// ExpireEndpoints removes endpoints that did not register again in time. One that cannot be removed is set aside. Mostly there are
-// none, and no transaction is needed to find that out.
+// ExpireEndpoints removes endpoints that did not register again in time. One that cannot be removed is set aside. The
+// query runs without a transaction because it mostly finds none.
 func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
 	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return 0, err

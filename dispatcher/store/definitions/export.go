@@ -15,16 +15,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the
-// clocks of its triggers have followed: each clock was written after the switch, so a claim that began before it
-// either is in the snapshot or no longer matches. As long as the app stays disabled, nothing of it fires here.
-// ImportApp writes the same clocks, so that what was owed is owed there.
+// An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the clocks
+// of its triggers have followed: each clock was written after the switch, so a claim that began before it either is in
+// the snapshot or no longer matches. No job of the app fires here while it stays disabled. ImportApp writes the same
+// clocks, so that overdue fires are due there.
 
-// left tells that a run r is claimed by a dead node. While its app is disabled no node adopts it, so it waits as queued
+// left is true for a run r claimed by a dead node. No node adopts it while its app is disabled, so it waits as queued
 // runs do.
 const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE state = 'dead')`
 
-// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run
+// waitingRunsOfApp are the waiting runs of an app. Runs of a dead node continue as if another had adopted them. A run
 // that waits for its host is attempted over there when the host's next probe is due here. Runs of a job or trigger that is
 // deleted would end at their next attempt, so they stay. Shards stay, too: their parent, which waits because it was retried,
 // is spread again over there. $1 app
@@ -39,7 +39,7 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 		AND r.callback IS NULL AND (r.state IN ('queued', 'retrying') OR ` + left + `)
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
-// ExportApp returns a disabled app with all that belongs to it.
+// ExportApp returns a disabled app with everything that belongs to it.
 func (s *Store) ExportApp(ctx context.Context, name string) (export access.Export, err error) {
 	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
 		export, err = s.exported(ctx, q, name)

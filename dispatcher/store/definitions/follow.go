@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// followersOf is what jobs has in followers.
+// followersOf is the content of jobs.followers.
 type followersOf struct {
 	OnSuccess *dispatcher.Follow `json:"on_success,omitempty"`
 	OnFailure *dispatcher.Follow `json:"on_failure,omitempty"`
@@ -31,7 +31,7 @@ func encodeFollowers(job dispatcher.Job) (string, error) {
 	return string(encoded), err
 }
 
-// decodeFollowers reads what follows a job, which nothing does with most.
+// decodeFollowers reads the followers of a job, which most jobs lack.
 func (j *JobRow) decodeFollowers() error {
 	j.OnSuccess, j.OnFailure, j.OnMisfire = nil, nil, nil
 	if j.followers == "" {
@@ -45,7 +45,7 @@ func (j *JobRow) decodeFollowers() error {
 	return nil
 }
 
-// loadFollows reads what a job is followed by, if it declares that something follows it, and where that leads.
+// loadFollows reads the followers of a job, if it declares any, and the jobs that these lead to.
 func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
 	if job.FollowMask() == 0 {
 		return nil
@@ -84,11 +84,11 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 	return nil
 }
 
-// mostFollowersRead is how many jobs and deliveries are read of what follows a job. A change that leads to as many is refused: what
-// follows it now, and what is to follow it, are at most MostFollowing jobs each, with three deliveries.
+// mostFollowersRead bounds the followers that are read for a job. A change that leads to as many is refused: the
+// present and the new followers are at most MostFollowing jobs each, with three deliveries.
 const mostFollowersRead = 8 * dispatcher.MostFollowing
 
-// readAfter adds to a graph what follows jobs, directly and through others.
+// readAfter adds the followers of jobs to a graph, direct and indirect.
 func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, level []int64) error {
 	// From $1 on: the ids
 	after := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, coalesce(j.name, '')
@@ -129,7 +129,7 @@ func ScanFollower(row db.Scanner) (f dispatcher.Follower, err error) {
 	return f, err
 }
 
-// readLeaders adds to a graph what leads to a job, directly and through others.
+// readLeaders adds to a graph the jobs that lead to a job, directly and through others.
 func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job int64) error {
 	// From $1 on: the ids
 	leaders := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
@@ -146,7 +146,7 @@ func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.Foll
 			return err
 		}
 		for _, id := range level {
-			g.Leaders[id] = []dispatcher.Leader{} // it is read
+			g.Leaders[id] = []dispatcher.Leader{} // marks it as read
 		}
 		level = level[:0]
 		for _, one := range rows {
@@ -160,7 +160,7 @@ func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.Foll
 	return nil
 }
 
-// idsOfJobs returns the ids of the jobs that have names in an app.
+// idsOfJobs returns the ids of the jobs with these names in an app.
 func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names []string) (map[string]int64, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 	return db.ReadMap[string, int64](ctx, q, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
 }
 
-// writeFollowers replaces the rows of followers for a job, whose row is written. What is asked for by alerts stays.
+// writeFollowers replaces the rows of followers for a job whose row exists. The bit of alerts stays.
 func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all []dispatcher.Follower) error {
 	// $1 job
 	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, job.Key()); err != nil {
@@ -201,10 +201,10 @@ func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all
 	return t.Exec(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
 }
 
-// mostUsersNamed is how many of the jobs that name another one an error names.
+// mostUsersNamed is how many jobs an error names as users of another one.
 const mostUsersNamed = 5
 
-// NotFollowing returns an error that is ErrInUse if other jobs name a job.
+// NotFollowing returns ErrInUse if other jobs name a job.
 func NotFollowing(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	// $1 job, $2 limit
 	const users = `SELECT DISTINCT j.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.follower_id = $1 AND f.kind = 4
@@ -224,11 +224,11 @@ func NotFollowing(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error
 		dispatcher.ErrInUse)
 }
 
-// Deliveries are runs, and each run is of a job. So the target of a Follow, or of an alert, has a row among the jobs, which is
-// part of its owner: it has secrets, retries and revisions as any job, and no trigger. Lists, quotas and exports, which are
-// about what people declare, leave it out.
+// Deliveries are runs, and each run belongs to a job. So the target of a Follow or of an alert has a row among the
+// jobs, an attached job, which is part of its owner: it has secrets, retries and revisions as any job, but no trigger.
+// Lists, quotas and exports leave it out because users do not declare it.
 
-// loadAttached returns an attached job as it is before it is put.
+// loadAttached returns an attached job as it was before the change.
 func loadAttached(ctx context.Context, q db.Querier, id int64) (dispatcher.AttachedBefore, error) {
 	// $1 id
 	const attached = `SELECT j.revision, j.target, j.retry, j.created_at, j.deleted_at IS NOT NULL FROM jobs AS j
@@ -239,7 +239,7 @@ func loadAttached(ctx context.Context, q db.Querier, id int64) (dispatcher.Attac
 		var deleted bool
 		err = row.Scan(&b.Revision, &target, &retry, db.InstantColumn(&job.CreatedAt), &deleted)
 		unread := errors.Join(json.Unmarshal([]byte(target), &job.Target), json.Unmarshal([]byte(retry), &job.Retry))
-		if !deleted && unread == nil { // one that cannot be read is replaced as if it were not there
+		if !deleted && unread == nil { // an unreadable job is replaced as if it were missing
 			b.Old = &job
 		}
 		return b, err
@@ -247,7 +247,7 @@ func loadAttached(ctx context.Context, q db.Querier, id int64) (dispatcher.Attac
 	return before, err
 }
 
-// writeAttached writes what was decided of the job that makes the deliveries of owner. It returns the target as stored.
+// writeAttached writes the decided change of the job with the deliveries of owner. It returns the target as stored.
 func (s *Store) writeAttached(ctx context.Context, t *dispatch.Tx, owner int64, c dispatcher.AttachedChange) (target.Target, error) {
 	if c.Same {
 		return c.Job.Target, nil
@@ -270,13 +270,12 @@ func (s *Store) writeAttached(ctx context.Context, t *dispatch.Tx, owner int64, 
 	return job.Target, writeJobSecrets(ctx, t, c.Old, job, secrets)
 }
 
-// parkAttached takes its name from a deleted job that had it, and has another id.
+// parkAttached frees the name by renaming a deleted job that has it and another id.
 func parkAttached(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	return t.Exec(ctx, parkDeleted, run.AppID(job.App), job.Name, job.Key())
 }
 
-// deleteAttached deletes the job that made deliveries, if there is one. What of it is under way ends as that of any job that
-// is deleted.
+// deleteAttached deletes the job that made deliveries, if it exists. Its runs end like those of any deleted job.
 func deleteAttached(ctx context.Context, t *dispatch.Tx, id int64) error {
 	// $1 now, $2 id
 	n, err := t.Affect(ctx, `UPDATE jobs SET deleted_at = $1, updated_at = $1 WHERE id = $2 AND part_of <> 0 AND deleted_at IS NULL`,
@@ -288,7 +287,7 @@ func deleteAttached(ctx context.Context, t *dispatch.Tx, id int64) error {
 	return removeSecrets(ctx, t, id)
 }
 
-// renameAttached gives the attached jobs of a job names that follow from its new one. before is the job under its old name.
+// renameAttached renames the attached jobs of a job after its new name.
 func renameAttached(ctx context.Context, t *dispatch.Tx, after dispatcher.Job) error {
 	for _, event := range run.FollowEvents {
 		attached := after.Attached(event)
@@ -308,7 +307,7 @@ func renameAttached(ctx context.Context, t *dispatch.Tx, after dispatcher.Job) e
 	return nil
 }
 
-// writeAttachedOf writes the attached jobs of a job that replaces old, and returns it with their targets as they are stored.
+// writeAttachedOf writes the attached jobs of a job that replaces old, and returns the job with their stored targets.
 func (s *Store) writeAttachedOf(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job,
 	attached map[run.FollowEvent]dispatcher.AttachedChange) (dispatcher.Job, error) {
 	for _, event := range run.FollowEvents {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// GroupColumns are a group without the name of its app.
+// GroupColumns are the columns of a group without the name of its app.
 const GroupColumns = `name, description, definition, revision, created_at, updated_at`
 
 // ScanGroup returns the scan function for groups of an app. Text that this version does not understand is an error.
@@ -41,7 +41,7 @@ func (s *Store) Group(ctx context.Context, app, name string) (target.EndpointGro
 	return findGroup(ctx, s.db.Read, app, name, "")
 }
 
-// findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
+// findGroup returns ErrNotFound if the group does not exist. lock is a flavor's lock, or empty.
 func findGroup(ctx context.Context, q db.Querier, app, name, lock string) (target.EndpointGroup, error) {
 	group, why, err := readGroup(ctx, q, app, name, lock)
 	if err == nil {
@@ -50,7 +50,7 @@ func findGroup(ctx context.Context, q db.Querier, app, name, lock string) (targe
 	return group, err
 }
 
-// readGroup is findGroup of a group that may be one that cannot be read; why says so.
+// readGroup is findGroup for a group that may be unreadable; why is then the reason.
 func readGroup(ctx context.Context, q db.Querier, app, name, lock string) (group target.EndpointGroup, why, err error) {
 	// $1 id
 	const one = `SELECT ` + GroupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
@@ -69,7 +69,7 @@ func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]targ
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + GroupColumns + ` FROM endpoint_groups
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	// One that cannot be read must not hide the others.
+	// An unreadable group must not hide the others.
 	shown := db.EvenUnreadable(ScanGroup(app), func(g *target.EndpointGroup, why error) { g.Description = why.Error() })
 	return db.CollectPage(ctx, s.db.Read, page, shown, nil, list, run.AppID(app), page.Cursor, page.Limit)
 }
@@ -81,14 +81,14 @@ func allGroups(ctx context.Context, q db.Querier, app string) ([]target.Endpoint
 	return db.Collect(ctx, q, ScanGroup(app), list, run.AppID(app))
 }
 
-// groupBefore is what a PUT of a group depends on, and what the audit log has of it.
+// groupBefore is the state that a PUT of a group depends on, with the values for the audit log.
 type groupBefore struct {
 	target.GroupBefore
 	values *target.EndpointGroup // Old with the values of its secrets
 }
 
-// PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
-// it is stored stays as it is.
+// PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group put
+// unchanged stays as it is.
 func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup, change input.Change) (target.EndpointGroup, bool, error) {
 	if err := group.Validate(); err != nil {
 		return target.EndpointGroup{}, false, err
@@ -113,14 +113,14 @@ func (s *Store) PutGroup(ctx context.Context, group target.EndpointGroup, change
 	return stored, err == nil && before.Old == nil, err
 }
 
-// loadGroup reads what a PUT of a group depends on. Jobs that name a group queue at the row of the app, too.
+// loadGroup reads the state that a PUT of a group depends on. Jobs that name a group queue at the row of the app, too.
 func (s *Store) loadGroup(ctx context.Context, from Source, group target.EndpointGroup, by input.Change) (b groupBefore, err error) {
 	app, err := from.app(ctx, group.App)
 	if err != nil {
 		return b, err
 	}
 	b.Bounds, b.Keys = app.Bounds, s.keys != nil
-	old, _, err := readGroup(ctx, from, group.App, group.Name, from.Lock) // a PUT replaces what cannot be read
+	old, _, err := readGroup(ctx, from, group.App, group.Name, from.Lock) // a PUT replaces an unreadable group
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return b, err
 	}
@@ -152,7 +152,7 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 	}
 	given, sealed := s.sealSecrets(ownerGroup(group))
 	group = target.WithSecrets(group, given)
-	// All that was declared, besides its description.
+	// The whole declaration except its description.
 	definition, err := json.Marshal(struct {
 		target.EndpointGroupSpec
 		Description struct{} `json:"description,omitzero"`
@@ -235,8 +235,8 @@ func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {
 	return t.Exec(ctx, remove, t.At.UnixMilli(), id)
 }
 
-// groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group
-// is.
+// groupWithValues returns a copy of a group with the values of its stored secrets that the keys can open; nil if group
+// is nil.
 func (s *Store) groupWithValues(ctx context.Context, q db.Querier, group *target.EndpointGroup) (*target.EndpointGroup, error) {
 	if group == nil {
 		return nil, nil

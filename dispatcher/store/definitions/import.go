@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// ImportQuotas returns the quotas that an import of app would have to keep.
+// ImportQuotas returns the quotas that apply to an import of app.
 func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.Change) (target.Quotas, error) {
 	if change.Operator && app.Bounds != nil {
 		return app.Bounds.WithDefaults(app.Name).Quotas, nil
@@ -36,8 +36,8 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 	return bounds.WithDefaults(app.Name).Quotas, nil
 }
 
-// importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was
-// exported.
+// importApp writes the row of an app, which stays disabled until finishImport. Its history begins with the fires that
+// were due at the export.
 func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Export, until int64) (access.App, error) {
 	before, err := s.loadApp(ctx, locked(t), export.App.Name)
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Exp
 	return app, err
 }
 
-// finishImport makes an app live of which all is written, as its export has it.
+// finishImport makes a completely written app live, as its export has it.
 func finishImport(ctx context.Context, t *dispatch.Tx, export access.Export) (access.App, error) {
 	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
 	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
@@ -120,8 +120,8 @@ func finishImport(ctx context.Context, t *dispatch.Tx, export access.Export) (ac
 	return app, auditImport(ctx, t, export, app)
 }
 
-// endLeftRuns ends some of what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
-// may be done there. What comes back with the app comes after that. It returns whether there is more.
+// endLeftRuns ends some waiting runs of an app that was deleted here, as its nodes would: they moved elsewhere with the
+// app, and may run there. The runs that come back with the app are imported later. more is true if further runs wait.
 func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
@@ -146,9 +146,9 @@ func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, er
 	return n > mostLeft, nil
 }
 
-// imported is what jobs of an app that is imported need besides: its calendars, and which of their fires come as runs.
+// imported is what jobs of an imported app also need: its calendars, and the fires that come as runs.
 type imported struct {
-	revision  int64 // of the lot
+	revision  int64 // of all calendars
 	calendars dispatcher.Calendars
 	runs      map[run.Key]bool
 }
@@ -165,7 +165,7 @@ func importCalendar(ctx context.Context, t *dispatch.Tx, app string, calendar di
 	return revision, err
 }
 
-// importFollows writes what follows a job. All jobs have to be there before.
+// importFollows writes the followers of a job. All jobs have to exist before.
 func (s *Store) importFollows(ctx context.Context, t *dispatch.Tx, one access.ExportedJob, app access.App) error {
 	job := one.WithOrigins()
 	b := dispatcher.JobBefore{Bounds: app.Bounds, Defaults: app.Defaults, Keys: s.keys != nil}
@@ -182,7 +182,7 @@ func (s *Store) importFollows(ctx context.Context, t *dispatch.Tx, one access.Ex
 	return writeFollowers(ctx, t, job, followers)
 }
 
-// importGroup creates a group, which has to be there before jobs name it.
+// importGroup creates a group, which has to exist before jobs name it.
 func (s *Store) importGroup(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup, app string) error {
 	group.App = app
 	before, err := s.loadGroup(ctx, locked(t), group, t.By)
@@ -195,7 +195,7 @@ func (s *Store) importGroup(ctx context.Context, t *dispatch.Tx, group target.En
 	return err
 }
 
-// importAlert creates an alert. What holds of it is found out again.
+// importAlert creates an alert. Its conditions are evaluated again.
 func (s *Store) importAlert(ctx context.Context, t *dispatch.Tx, alert alert.Alert, app string) error {
 	alert.App = app
 	before, err := s.loadAlert(ctx, locked(t), alert, t.By)
@@ -255,7 +255,7 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 	if err != nil {
 		return err
 	}
-	// A fixed delay whose run ended over there goes on from here.
+	// A fixed delay whose run ended there continues from here.
 	// $1 now, from $2 on: ids
 	end := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
 		WHERE c.id = b.id AND c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting' AND c.prev_fire_time IS NOT NULL`
@@ -267,7 +267,7 @@ func (s *Store) importJob(ctx context.Context, t *dispatch.Tx, one access.Export
 	return remember(ctx, t, dispatcher.CauseImport, ids)
 }
 
-// takeBackMisfires removes from what was decided here, as the job was deleted, what comes back with it: no fire is explained twice.
+// takeBackMisfires deletes the misfires recorded when the job was deleted here, for fires that come back with it.
 func takeBackMisfires(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, calendars imported) error {
 	// $1 job, from $2 on: ids of triggers
 	take := t.Rows(0, 2, "", db.IDColumns...) + ` DELETE FROM misfires WHERE job_id = $1 AND trigger_id IN (SELECT id FROM b) AND node = 0
@@ -284,8 +284,8 @@ func takeBackMisfires(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, c
 	return dispatch.InsertMisfires(ctx, t, dispatcher.Unretire(job, calendars.calendars, missed, calendars.runs))
 }
 
-// importRuns queues some of the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked,
-// and takes the place of no run of another job.
+// importRuns queues some of the waiting runs. Each belongs to a job of the import by its key, as Export.Validate has
+// checked, and replaces no run of another job.
 func importRuns(ctx context.Context, t *dispatch.Tx, jobs map[string]dispatcher.Job, runs []access.ExportedRun) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`

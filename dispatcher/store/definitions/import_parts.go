@@ -18,39 +18,39 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// An import is written in parts, each in a transaction of at most MostImported rows: between them other writers have their turn, as
-// SQLite has one at a time. Until the last part the app is disabled, takes no other change, and has apps.importing_until. A part
-// moves that on, and is refused if it is no longer as the part before left it. An import that has not come to its end by then, as
-// its node died, was cut off: it is removed, and may be repeated.
+// An import is written in parts, each in a transaction of at most MostImported rows: other writers take turns between
+// them, because SQLite allows one at a time. Until the last part the app is disabled, accepts no other change, and has
+// apps.importing_until. Each part extends that time, and is refused if it differs from the value of the previous part.
+// An import that has not finished by then, because its node died, was cut off: it is removed, and may be repeated.
 
 const (
-	// MostImported bounds the rows that a part of an import writes, as a list of steps estimates them: no writer waits longer for it
-	// than for a change of a large job.
+	// MostImported bounds the estimated rows that a part of an import writes: other writers wait no longer for it than
+	// for a change of a large job.
 	MostImported = 1000
-	// importLease is how long a part of an import may take, which is far longer than db.OtherTimeout.
+	// importLease is the time limit of a part of an import. It is far longer than db.OtherTimeout.
 	importLease = time.Minute
-	// runsAtOnce is how many runs one step writes, and rowsOfRun are the rows of each: a run that ended goes, one that waits comes,
-	// with its input.
+	// runsAtOnce is how many runs one step writes, and rowsOfRun are the rows of each: an ended run is deleted, a
+	// waiting one inserted with its input.
 	runsAtOnce, rowsOfRun = 100, 3
-	// mostLeft is how many runs from before the deletion of an app end in a transaction. Each is deleted, and gets a row.
+	// mostLeft is how many runs from before the deletion of an app end in a transaction, each with two rows.
 	mostLeft = MostImported / 2
 )
 
-// importGoesOn tells a change that it meets an import.
+// importGoesOn is the error of a change during an import.
 func importGoesOn(app string) error {
 	return fmt.Errorf("an import of app %s goes on; try again when it has ended, or a minute after it was cut off: %w", app,
 		dispatcher.ErrConflict)
 }
 
-// importStep writes a few rows of an import. Its stage begins when all steps of the stage before are done and found no problem.
+// importStep writes a few rows of an import. Its stage begins after the previous stage, if that found no problem.
 type importStep struct {
 	stage int
-	at    string // of what it writes in the export
+	at    string // path in the export
 	rows  int    // at most
 	do    func(ctx context.Context, t *dispatch.Tx) error
 }
 
-// AppImport is an import on its way.
+// AppImport is an import in progress.
 type AppImport struct {
 	s         *Store
 	export    access.Export
@@ -58,9 +58,9 @@ type AppImport struct {
 	calendars imported
 	app       access.App
 	steps     []importStep
-	done      int            // steps whose part is committed
-	problems  input.Problems // of the steps that are done
-	until     int64          // when it counts as cut off, in Unix milliseconds; 0: nothing is written
+	done      int            // steps of committed parts
+	problems  input.Problems // of the steps done
+	until     int64          // when it counts as cut off, in Unix milliseconds; 0: not begun
 }
 
 // ImportApp creates an app from an export.
@@ -73,7 +73,7 @@ func (s *Store) ImportApp(ctx context.Context, export access.Export, change inpu
 		return i.app, nil
 	}
 	if i != nil && i.until != 0 {
-		// The caller may have gone, which is no reason to leave it to the handler.
+		// Even if the caller has gone, this removes the import at once.
 		rest, cancel := db.Bound(context.WithoutCancel(ctx), db.OtherTimeout)
 		defer cancel()
 		if removal := s.removeImport(rest, export.App.Name, i.until, change.Now); removal != nil {
@@ -83,7 +83,7 @@ func (s *Store) ImportApp(ctx context.Context, export access.Export, change inpu
 	return access.App{}, fmt.Errorf("import app %s: %w", export.App.Name, err)
 }
 
-// BeginImport checks an export, and makes room for it.
+// BeginImport checks an export and makes room for it.
 func (s *Store) BeginImport(ctx context.Context, export access.Export, change input.Change) (*AppImport, error) {
 	if err := export.Validate(); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (i *AppImport) plan() {
 	add("/pauses", len(e.Pauses), func(ctx context.Context, t *dispatch.Tx) error { return importPauses(ctx, t, e) })
 	stage++
 	for n, one := range e.Jobs {
-		// A trigger has a definition, a clock, and a revision that begins; another may end.
+		// A trigger has a definition, a clock, and a new revision; an old revision may end.
 		add(input.Pointer("jobs", strconv.Itoa(n), "job"), 6+5*len(one.Job.Triggers), func(ctx context.Context, t *dispatch.Tx) error {
 			return i.s.importJob(ctx, t, one, i.calendars)
 		})
@@ -166,7 +166,7 @@ func (i *AppImport) plan() {
 	add("", MostImported, i.finish)
 }
 
-// rowsOfFollows is how many rows what follows a job has: a job for each target, and a follower for each that it names.
+// rowsOfFollows counts the rows for the followers of a job: a job for each target, a follower for each that it names.
 func rowsOfFollows(job dispatcher.Job) int {
 	rows := 2
 	for _, follow := range job.EachFollow() {
@@ -175,12 +175,12 @@ func rowsOfFollows(job dispatcher.Job) int {
 	return rows
 }
 
-// Part does the next steps in one transaction, as many as fit, and returns whether there are more.
+// Part does as many of the next steps as fit in one transaction, and returns whether there are more.
 func (i *AppImport) Part(ctx context.Context) (more bool, err error) {
 	var done int
 	var until int64
 	var problems input.Problems
-	err = i.s.dispatch.Change(ctx, i.change, func(ctx context.Context, t *dispatch.Tx) error { // it may be run again
+	err = i.s.dispatch.Change(ctx, i.change, func(ctx context.Context, t *dispatch.Tx) error { // it may run again
 		done, problems, t.Importing = i.done, slices.Clone(i.problems), true
 		until = t.At.Add(importLease).UnixMilli()
 		if i.until != 0 {
@@ -212,7 +212,7 @@ func (i *AppImport) Part(ctx context.Context) (more bool, err error) {
 	return done < len(i.steps), nil
 }
 
-// begin writes the app, and refuses what it has no room for.
+// begin writes the app, and refuses an import beyond its limits.
 func (i *AppImport) begin(ctx context.Context, t *dispatch.Tx) (err error) {
 	i.app, err = i.s.importApp(ctx, t, i.export, t.At.Add(importLease).UnixMilli())
 	if err != nil {
@@ -221,7 +221,7 @@ func (i *AppImport) begin(ctx context.Context, t *dispatch.Tx) (err error) {
 	return i.app.Bounds.Quotas.CheckImport(i.app.Name, i.export.Counts())
 }
 
-// finish lets jobs follow the alerts, and makes the app live.
+// finish applies the alerts to the jobs and makes the app live.
 func (i *AppImport) finish(ctx context.Context, t *dispatch.Tx) (err error) {
 	if len(i.export.Alerts) > 0 {
 		if err := followAlertsOf(ctx, t, i.app.Name); err != nil {
@@ -232,7 +232,7 @@ func (i *AppImport) finish(ctx context.Context, t *dispatch.Tx) (err error) {
 	return err
 }
 
-// holdImport moves the time on until which an import counts as going on. ErrConflict: it was cut off, and another change has it now.
+// holdImport extends the time that an import has. ErrConflict: it was cut off, and another change has taken it over.
 func holdImport(ctx context.Context, t *dispatch.Tx, app string, from, until int64) error {
 	// $1 id, $2 from, $3 until
 	const hold = `UPDATE apps SET importing_until = $3 WHERE id = $1 AND importing_until = $2`
@@ -243,7 +243,7 @@ func holdImport(ctx context.Context, t *dispatch.Tx, app string, from, until int
 	return err
 }
 
-// RemoveCutOffImports removes imports that did not come to their end, and returns how many.
+// RemoveCutOffImports removes imports that did not finish, and returns how many.
 func (s *Store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed int, err error) {
 	now, err = s.orNow(ctx, now)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *Store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed
 	return removed, errors.Join(errs...)
 }
 
-// orNow returns a time that is given, or that of the database.
+// orNow returns the given time, or that of the database.
 func (s *Store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 	if !given.IsZero() {
 		return given, nil
@@ -274,7 +274,7 @@ func (s *Store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 	return s.db.Now(ctx, s.db.Read)
 }
 
-// removeCutOff removes an import of an app that was cut off, and returns whether there was one. One that goes on stays.
+// removeCutOff removes a cut-off import of an app, and returns whether it did. An active import stays.
 func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bool, error) {
 	now, err := s.orNow(ctx, now)
 	if err != nil {
@@ -292,8 +292,8 @@ func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 	return found, nil
 }
 
-// removeImport removes what an import has written, in parts as small as its own. until is apps.importing_until: it fails with
-// ErrConflict when the import goes on, or another node removes it.
+// removeImport removes the rows of an import, in parts as small as its own. until is apps.importing_until: it fails
+// with ErrConflict when the import continues, or another node removes it.
 func (s *Store) removeImport(ctx context.Context, app string, until int64, now time.Time) error {
 	for more := true; more; {
 		var next int64
@@ -313,9 +313,9 @@ func (s *Store) removeImport(ctx context.Context, app string, until int64, now t
 	return nil
 }
 
-// removePart removes a part of an app that is imported, and returns whether there is more: first its runs, then its jobs, then the rest
-// and the app. Nothing of it has fired, so nothing was missed: it leaves deleted rows like those of a deleted app, but no decisions
-// about fires and no entries in the audit log.
+// removePart removes a part of an imported app, and returns whether there is more: first its runs, then its jobs, then
+// the rest and the app. It has not fired, so there are no misfires: it leaves deleted rows like those of a deleted app,
+// but no decisions about fires and no entries in the audit log.
 func (s *Store) removePart(ctx context.Context, t *dispatch.Tx, app string) (more bool, err error) {
 	for _, remove := range []func() (int, error){
 		func() (int, error) { return removeImportedRuns(ctx, t, app) },
@@ -401,7 +401,7 @@ func (s *Store) removeImportedJobs(ctx context.Context, t *dispatch.Tx, app stri
 	return removed, nil
 }
 
-// removeSome removes some of all that an app has of a kind, and returns how many.
+// removeSome removes some of the items of a kind that an app has, and returns how many.
 func removeSome[T any](all []T, err error, remove func(T) error) (int, error) {
 	if err != nil {
 		return 0, err

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// writeState writes the state that a change of the definition makes. Whether a run is live is for
-// the next roll-up to see.
+// writeState writes the state that follows from a change of the definition. The next roll-up considers whether a run is
+// live.
 func writeState(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	// $1 id, $2 state, $3 when it became COMPLETE
 	const write = `UPDATE jobs SET state = $2, completed_at = $3 WHERE id = $1`
@@ -25,13 +25,13 @@ func writeState(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	return t.Exec(ctx, write, job.Key(), job.State, completed)
 }
 
-// stateRow is a job as its state is worked out from.
+// stateRow is the data of a job that decides its state.
 type stateRow struct {
 	JobRow
-	ids []int64 // of the triggers; nil: their names cannot be read
+	ids []int64 // of the triggers; nil: their names are unreadable
 }
 
-// RollUp works out the states of the next page of jobs, and writes those that changed.
+// RollUp computes the states of the next page of jobs, and writes the changed ones.
 func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 	return rolled, dispatch.MoveCursor(ctx, s.db.Write, dispatcher.LockStates, after, next)
 }
 
-// rollUpPage works out the states of some jobs, and returns how many changed.
+// rollUpPage computes the states of some jobs, and returns how many changed.
 func (s *Store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
@@ -79,7 +79,7 @@ func (s *Store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read states of triggers: %w", err)
 	}
-	var undecided []int64 // where it matters whether a run is live, which is dear to ask
+	var undecided []int64 // here live runs matter, which are expensive to query
 	for i := range jobs {
 		j := &jobs[i]
 		j.Triggers = make(map[string]dispatcher.Trigger, len(j.ids))
@@ -99,7 +99,7 @@ func (s *Store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	var ids, revisions []int64
 	var from, to []string
 	for _, j := range jobs {
-		state := dispatcher.JobError // of names that cannot be read
+		state := dispatcher.JobError // for unreadable names
 		if j.ids != nil {
 			state = j.RollUp(busy[j.ID])
 		}
@@ -111,7 +111,7 @@ func (s *Store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	return s.writeStates(ctx, ids, revisions, from, to)
 }
 
-// triggerStates returns the triggers of jobs by id, with what a state is worked out from.
+// triggerStates returns the triggers of jobs by id, with the data that decides a state.
 func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]dispatch.TriggerRow, error) {
 	var ids []int64
 	for i := range jobs {
@@ -144,8 +144,8 @@ func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]d
 	return states, nil
 }
 
-// busyJobs returns those of some jobs that have runs which are not over. A run that is over, and whose claim holds
-// others that are not, counts until the claim goes, which is soon: to look for it in the history is not worth it.
+// busyJobs returns the jobs that have unfinished runs. A finished run counts until its claim is deleted, if the claim
+// holds unfinished ones. That happens soon; searching the history for it is not worth it.
 func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -161,7 +161,7 @@ func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, erro
 	return busy, err
 }
 
-// writeStates writes those states that are not out of date, and returns how many.
+// writeStates writes the states that are not out of date, and returns how many.
 func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, to []string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
@@ -185,7 +185,7 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 // ObjectiveHour is the span of a count of an objective, in milliseconds.
 const ObjectiveHour = 60 * 60 * 1000
 
-// ObjectiveColumn is the empty text for no objective.
+// ObjectiveColumn stores an objective; empty text: none.
 func ObjectiveColumn(o **dispatcher.Objective) any {
 	return db.ConvertedColumn(o, func(text string) *dispatcher.Objective {
 		var objective dispatcher.Objective
@@ -205,9 +205,9 @@ func ObjectiveColumn(o **dispatcher.Objective) any {
 	})
 }
 
-// writeObjective lets the fires of a job with an objective be counted. With another bound than before they are counted
-// again, as far back as the ledger and the window go. What is left of a job that has no objective any more is removed
-// when it is next looked at.
+// writeObjective starts the counts of fires for a job with an objective. After a change of its bound they are counted
+// again, as far back as the ledger and the window reach. The counts of a job that lost its objective are removed when
+// they are next updated.
 func writeObjective(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	if job.Objective == nil {
 		return nil
@@ -227,7 +227,7 @@ func writeObjective(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) err
 	return nil
 }
 
-// ForgetCounts removes what was counted of a job, and its cursors.
+// ForgetCounts removes the counts of a job and its cursors.
 func ForgetCounts(ctx context.Context, t *dispatch.Tx, job int64) error {
 	for _, table := range []string{"objective_triggers", "objective_pending", "objective_counts"} {
 		if err := t.Exec(ctx, `DELETE FROM `+table+` WHERE job_id = $1`, job); err != nil {

@@ -65,23 +65,23 @@ var jobFields = db.Fields[JobRow]{
 	{Name: "updated_at", Ref: func(j *JobRow) any { return db.InstantColumn(&j.UpdatedAt) }},
 }
 
-// jobRead are those that make a job, and JobColumns selects them.
+// jobRead are the fields of a job, and JobColumns selects them.
 var (
 	jobRead    = jobFields.Read()
 	JobColumns = jobRead.Selected("j.")
 )
 
-// JobRow is a job without its triggers, as its row holds it.
+// JobRow is the row of a job, without its triggers.
 type JobRow struct {
 	dispatcher.JobVersion
 	retry, target, payload, bounds string // JSON
 	triggers, origins              string // JSON
-	followers                      string // JSON of followersOf; empty: nothing follows
+	followers                      string // JSON of followersOf; empty: no followers
 	partOf                         int64  // as in jobs
 	longer                         string // as in apps
 }
 
-// ScanJob reads the row of a job. Text that this version does not understand makes the job's Err.
+// ScanJob reads the row of a job. Text that this version does not understand becomes the job's Err.
 func ScanJob(row db.Scanner) (JobRow, error) {
 	var j JobRow
 	if err := row.Scan(jobRead.Refs(&j)...); err != nil {
@@ -99,7 +99,7 @@ func ScanJob(row db.Scanner) (JobRow, error) {
 	return j, nil
 }
 
-// rowOf returns the row that holds a job.
+// rowOf returns the row of a job.
 func rowOf(job dispatcher.Job) (j JobRow, err error) {
 	j = JobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: db.SortedKeys(job.Triggers)}}
 	j.payload = string(job.Payload)
@@ -134,10 +134,10 @@ func rowOf(job dispatcher.Job) (j JobRow, err error) {
 	return j, nil
 }
 
-// unreadable tells whether a stored job has Err: any other has a target.
+// unreadable reports whether a stored job has Err: any other job has a target.
 func unreadable(job *dispatcher.Job) bool { return job.Target == (target.Target{}) }
 
-// decode reads what a job's row holds as JSON.
+// decode reads the JSON in a job's row.
 func (j *JobRow) decode() error {
 	j.Retry, j.Target, j.Payload = run.Retry{}, target.Target{}, nil
 	if err := json.Unmarshal([]byte(j.retry), &j.Retry); err != nil {
@@ -161,7 +161,7 @@ func (j *JobRow) decode() error {
 	return j.decodeTriggers()
 }
 
-// decodeTriggers reads the names of a job's triggers, and their origins, which few have.
+// decodeTriggers reads the names of a job's triggers and their origins, which few triggers have.
 func (j *JobRow) decodeTriggers() error {
 	if err := json.Unmarshal([]byte(j.triggers), &j.TriggerNames); err != nil {
 		return fmt.Errorf("trigger names: %w", err)
@@ -213,14 +213,14 @@ func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispat
 	for i, job := range loaded {
 		jobs[i] = job.Job
 		if job.Err != nil {
-			// It must not hide the others of its app.
+			// It must not hide the other jobs of its app.
 			jobs[i].Warnings = []input.Problem{{Code: input.CodeInternal, Message: job.Err.Error()}}
 		}
 	}
 	return jobs, cmp.Or(err, ended)
 }
 
-// WithLabels is the condition that jobs AS j have labels, with an AND before it. Those without any are not in its index.
+// WithLabels is the condition, with AND in front, that jobs AS j have labels. Its index contains only jobs with labels.
 func WithLabels(labels input.Labels, args *StatementArgs) string {
 	if len(labels) == 0 {
 		return ""
@@ -240,7 +240,7 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	query := s.db.Rows(0, 1, "", db.Col("id", db.Bigint)) + ` SELECT ` + JobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
 	versions := make([]dispatcher.JobVersion, 0, len(ids))
-	// As a hot statement, because a node reads some hundred at once a moment before they are due.
+	// As a hot statement, because a node reads some hundred at once just before they are due.
 	_, err := s.db.Execute(ctx, db.Reading(query), s.db.Batch(ids), func(row db.Scanner) error {
 		job, err := ScanJob(row)
 		versions = append(versions, job.JobVersion)
@@ -252,8 +252,8 @@ func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	return versions, s.openSecrets(ctx, s.db.Read, versions)
 }
 
-// FindJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
-// long to work out, are left out. lock is a flavor's lock, or empty.
+// FindJob returns ErrNotFound if the job does not exist. It leaves out warnings, which are for users and take long to
+// compute. lock is a flavor's lock, or empty.
 func (s *Store) FindJob(ctx context.Context, q db.Querier, app, name, lock string) (dispatcher.Job, error) {
 	job, err := s.readJob(ctx, q, app, name, lock)
 	if err == nil {
@@ -262,7 +262,7 @@ func (s *Store) FindJob(ctx context.Context, q db.Querier, app, name, lock strin
 	return job.Job, err
 }
 
-// readJob is FindJob of a job that may be one that cannot be read. Such a job has no triggers here unless their names can be read.
+// readJob is FindJob for a job that may be unreadable. Such a job has triggers only if their names are readable.
 func (s *Store) readJob(ctx context.Context, q db.Querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
 	// $1 app, $2 name
 	query := `SELECT ` + JobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
@@ -281,10 +281,10 @@ func (s *Store) readJob(ctx context.Context, q db.Querier, app, name, lock strin
 	return jobs[0], nil
 }
 
-// DeleteJob deletes a job and retires its triggers. Its ledger stays.
+// DeleteJob deletes a job and retires its triggers. Its ledger is kept.
 func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
 	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
-		// As a PUT locks them: removeUnused needs the app.
+		// In the order of a PUT: removeUnused needs the app.
 		if _, err := LockApp(ctx, t, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err
 		}
@@ -309,8 +309,8 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 	})
 }
 
-// removeUnreadable deletes a job of which not all can be read: its triggers, and the jobs that are part of it, are those that say
-// that they are its own.
+// removeUnreadable deletes a job that is partly unreadable: its triggers and attached jobs are found by their
+// references to it.
 func (s *Store) removeUnreadable(ctx context.Context, t *dispatch.Tx, job dispatcher.JobVersion) error {
 	// $1 job
 	parts, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
@@ -328,7 +328,7 @@ func (s *Store) removeUnreadable(ctx context.Context, t *dispatch.Tx, job dispat
 	return RemoveJob(ctx, t, job.Job, "delete")
 }
 
-// loadTriggersOf reads the triggers of a job of which not all can be read, which may not name them.
+// loadTriggersOf reads the triggers of a job that is partly unreadable and may not name them.
 func (s *Store) loadTriggersOf(ctx context.Context, q db.Querier, lock string, job *dispatcher.JobVersion) error {
 	ids, err := db.Collect(ctx, q, db.ScanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
 	if err != nil {
@@ -348,7 +348,7 @@ func (s *Store) loadTriggersOf(ctx context.Context, q db.Querier, lock string, j
 	return nil
 }
 
-// RemoveJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
+// RemoveJob deletes a job, which may have the values of its secrets; action is its name in the audit log.
 func RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action string) error {
 	_, calendars, err := calendarsOf(ctx, t, job.App, job)
 	if err != nil {
@@ -368,7 +368,7 @@ func RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action s
 	return removeUnused(ctx, t, job.App, usedCalendars(&job))
 }
 
-// dropJob deletes a job, and says nothing of the fires that it owed.
+// dropJob deletes a job without recording its overdue fires.
 func dropJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	id := job.Key()
 	// $1 now, $2 id

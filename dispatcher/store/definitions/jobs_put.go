@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
-// it was created. A job that is put as it is stored stays as it is.
+// PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether it was created. A job
+// put unchanged stays as it is.
 func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
 	stored, before, err := Redefine(ctx, s, change, Redefinition[jobBefore, dispatcher.JobChange, dispatcher.Job]{
 		Load:      func(ctx context.Context, from Source) (jobBefore, error) { return s.loadJob(ctx, from, job, change) },
@@ -28,17 +28,17 @@ func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 	return stored, err == nil && before.Old == nil, err
 }
 
-// jobBefore is what a PUT of a job depends on, and what its rows need besides.
+// jobBefore is the state that a PUT of a job depends on, with more data for its rows.
 type jobBefore struct {
 	dispatcher.JobBefore
-	same   dispatcher.Job // as it stays, if isSame
+	same   dispatcher.Job // the stored job, if isSame
 	isSame bool
 	shared shared
 	values *dispatcher.Job // Old with the values of its secrets, for the audit log
 }
 
-// loadJob reads what a PUT of a job depends on; of one that stays as it is, what it is shown with. Two writers that make the same job
-// queue at the row of the app, as all do; so does what lets clocks follow the app's switch.
+// loadJob reads the state that a PUT of a job depends on, and for an unchanged job the data to show. Two writers that
+// create the same job queue at the row of the app, as all do; so do portions that apply the app's switch.
 func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by input.Change) (b jobBefore, err error) {
 	app, shared, err := loadShared(ctx, from, job)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	}
 	b.shared, b.Pauses, b.Bounds, b.Defaults, b.Keys = shared, shared.pauses, app.Bounds, app.Defaults, s.keys != nil
 	read, err := s.readJob(ctx, from, job.App, job.Name, from.Lock)
-	if err == nil && read.Err != nil { // a PUT replaces what cannot be read
+	if err == nil && read.Err != nil { // a PUT replaces an unreadable job
 		err = s.loadTriggersOf(ctx, from, from.Lock, &read)
 	}
 	old := read.Job
@@ -69,7 +69,7 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	return b, s.loadForChange(ctx, from, job, &b)
 }
 
-// loadForChange reads what else a job that changes depends on.
+// loadForChange reads the further state that a changed job depends on.
 func (s *Store) loadForChange(ctx context.Context, from Source, job dispatcher.Job, b *jobBefore) (err error) {
 	if b.Old == nil {
 		if b.Prior, err = priorJob(ctx, from, job.App, job.Name); err != nil {
@@ -96,7 +96,7 @@ func (s *Store) loadForChange(ctx context.Context, from Source, job dispatcher.J
 	return err
 }
 
-// loadAdmission reads what decides whether an app allows a job.
+// loadAdmission reads the limits and uses that decide whether an app allows a job.
 func loadAdmission(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
 	if b.Used, err = usedBy(ctx, q, job.App); err != nil {
 		return err
@@ -113,7 +113,7 @@ func loadAdmission(ctx context.Context, q db.Querier, job dispatcher.Job, b *dis
 	return err
 }
 
-// writePut writes what was decided of a job that is put, and returns it as it is stored.
+// writePut writes the decided PUT of a job, and returns the job as stored.
 func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, declared dispatcher.Job, c dispatcher.JobChange) (
 	stored dispatcher.Job, err error) {
 	if err := countJobs(ctx, t, declared.App, c.Jobs, c.Triggers); err != nil {
@@ -155,7 +155,7 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	return stored, removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
 }
 
-// asStored returns a job as reading it back would, so that a PUT need not.
+// asStored returns a job as reading it back would, so that a PUT need not read it.
 func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	row, err := rowOf(job)
 	if err == nil {
@@ -180,7 +180,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	return row.Job, nil
 }
 
-// writeJob writes a job and its triggers, and retires those that old had besides.
+// writeJob writes a job and its triggers, and retires those that only old had.
 func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job, shared shared) error {
 	row, err := rowOf(job)
 	if err != nil {
@@ -206,7 +206,7 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 	return retireTriggers(ctx, t, job, removed)
 }
 
-// addWarnings adds to jobs of one app their warnings.
+// addWarnings adds warnings to jobs of one app.
 func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
@@ -233,7 +233,7 @@ func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs 
 	return nil
 }
 
-// addShown adds to jobs of one app what only people see.
+// addShown adds the data that only users see to jobs of one app.
 func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	if err := addPauses(ctx, q, app, jobs); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []d
 	return s.addWarnings(ctx, q, app, jobs)
 }
 
-// addPauses adds to jobs of one app the pauses that hold them.
+// addPauses adds the pauses of the app that hold them to jobs of one app.
 func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	var pauses []dispatcher.AppPause
 	for i := range jobs {

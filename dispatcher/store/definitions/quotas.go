@@ -20,10 +20,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
-// sees what it has counted: two changes at a quota cannot both pass it.
+// Quotas are counted in app_usage. A counting change locks the row of its app until it commits, so the next one sees
+// its count: two changes at a quota cannot both pass it.
 
-// countJobs adds to the jobs and triggers that an app has.
+// countJobs adds to the counts of jobs and triggers of an app.
 func countJobs(ctx context.Context, t *dispatch.Tx, app string, jobs, triggers int) error {
 	if jobs == 0 && triggers == 0 {
 		return nil
@@ -48,15 +48,15 @@ func usedBy(ctx context.Context, q db.Querier, app string) (used target.Usage, e
 }
 
 const (
-	// waitingKnown is how long the number of waiting runs of an app is taken as counted by requests for manual runs.
+	// waitingKnown is how long requests for manual runs trust a count of waiting runs.
 	waitingKnown = 5 * time.Second
-	// waitingUsable is for how long it is by all else, as long as it is below the quota.
+	// waitingUsable is how long others trust it, while it is below the quota.
 	waitingUsable = 15 * time.Second
 )
 
-// CountManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no
-// quota left, or that would wait until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is
-// counted last.
+// CountManual counts a request to run a job, with a payload or without, or to retry a run. It refuses one beyond the
+// quota of the app, or one that would wait until an operator lifts the suspension of the app. It is called last because
+// it locks no keys of other runs.
 func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byte) error {
 	app, err := FindApp(ctx, t, name, "")
 	if err == nil {
@@ -91,7 +91,7 @@ func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byt
 		if waiting, err = countWaitingRuns(ctx, t, name, quotas.WaitingRuns); err != nil {
 			return err
 		}
-		waiting++ // the one that is requested
+		waiting++ // the requested run
 	}
 	if waiting > int64(quotas.WaitingRuns) {
 		return target.WaitingRunsReached(name, waiting-1, quotas.WaitingRuns)
@@ -99,9 +99,9 @@ func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byt
 	return nil
 }
 
-// WaitingRunsOf returns how many runs of an app wait. What was queued since they were counted is part of it, and what has begun
-// since is not taken off. So they are counted again before an app is found to have most or more, but not within the time of
-// some 10 us for each run that is counted: an app at a large quota is not to cost the database more than a tenth of a connection.
+// WaitingRunsOf returns the number of waiting runs of an app: the last count plus the runs queued since, without
+// subtracting runs that began since. So it counts again before it reports most or more, but not within some 10 us for
+// each counted run: an app at a large quota must not cost the database more than a tenth of a connection.
 func WaitingRunsOf(ctx context.Context, t *dispatch.Tx, app string, most int) (waiting int64, err error) {
 	var counted int64
 	// $1 app
@@ -118,7 +118,7 @@ func WaitingRunsOf(ctx context.Context, t *dispatch.Tx, app string, most int) (w
 	return countWaitingRuns(ctx, t, app, most)
 }
 
-// countWaitingRuns counts the runs of an app that wait, as far as one above most, and notes how many there are.
+// countWaitingRuns counts the waiting runs of an app, up to one above most, and stores the count.
 func countWaitingRuns(ctx context.Context, t *dispatch.Tx, app string, most int) (waiting int64, err error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
@@ -136,7 +136,7 @@ func countWaitingRuns(ctx context.Context, t *dispatch.Tx, app string, most int)
 	return waiting, nil
 }
 
-// WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
+// WaitingRuns adds the places given by a node, and returns the number of waiting runs of each of these apps.
 func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
 	err := dispatch.InParts(ctx, s.dispatch.OfStored, db.SortedKeys(given), func(apps []string) error {
@@ -157,7 +157,7 @@ func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.Giv
 	return waiting, err
 }
 
-// AddWaiting adds runs to those of an app that wait.
+// AddWaiting adds to the count of waiting runs of an app.
 func AddWaiting(ctx context.Context, t *dispatch.Tx, app string, runs int64) error {
 	if runs == 0 {
 		return nil
@@ -171,7 +171,7 @@ func AddWaiting(ctx context.Context, t *dispatch.Tx, app string, runs int64) err
 	return nil
 }
 
-// MayKeep refuses what a run would be given if its app has no room for it.
+// MayKeep refuses the payload of a run if its app has no room for it.
 func MayKeep(ctx context.Context, t *dispatch.Tx, app access.App, payload []byte) error {
 	if len(payload) == 0 {
 		return nil
@@ -184,8 +184,8 @@ func MayKeep(ctx context.Context, t *dispatch.Tx, app access.App, payload []byte
 	return err
 }
 
-// KeepBytes adds bytes of responses, by app, to what the apps keep, and returns how much each of them keeps. It also
-// removes what lies further back than the longest retention.
+// KeepBytes adds bytes of responses, by app, to the bytes kept, and returns the bytes that each app keeps. It also
+// deletes counts older than the longest retention.
 func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
 	err = dispatch.InParts(ctx, s.dispatch.OfStored, db.SortedKeys(added),
@@ -196,7 +196,7 @@ func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.
 	return kept, err
 }
 
-// keepBytes is KeepBytes of some apps, in one transaction.
+// keepBytes is KeepBytes for some apps, in one transaction.
 func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
 	return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) (err error) {
 		today := db.Day(t.At.UnixMilli())
@@ -222,7 +222,7 @@ func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 	})
 }
 
-// BytesKept is how many bytes of responses and inputs an app keeps, by its retention.
+// BytesKept returns the bytes of responses and inputs that an app keeps, by its retention.
 func BytesKept(ctx context.Context, q db.Querier, app string, today int64) (int64, error) {
 	// $1 app, $2 today
 	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id
@@ -234,7 +234,7 @@ func BytesKept(ctx context.Context, q db.Querier, app string, today int64) (int6
 	return kept, err
 }
 
-// usage returns how much of its quotas an app uses.
+// usage returns an app's use of its quotas.
 func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usage, error) {
 	used, err := usedBy(ctx, q, app)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usa
 	return used, err
 }
 
-// broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
+// broken returns the jobs and alerts of an app that violate its new bounds; nil: none do, or the bounds are unchanged.
 func (s *Store) broken(ctx context.Context, t *dispatch.Tx, app string, before, next target.Bounds) (*access.Breaks, error) {
 	next = next.WithDefaults(app)
 	if reflect.DeepEqual(before.WithDefaults(app), next) {
@@ -297,7 +297,7 @@ func (s *Store) broken(ctx context.Context, t *dispatch.Tx, app string, before, 
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range alerts { // one that cannot be read has no destination
+	for _, one := range alerts { // an unreadable alert has no destination
 		breaks.AddAlert(one, *bounds)
 	}
 	if breaks.None() {
@@ -306,7 +306,7 @@ func (s *Store) broken(ctx context.Context, t *dispatch.Tx, app string, before, 
 	return &breaks, nil
 }
 
-// groupsOfJobs are the endpoint groups of an app that were looked up, by name.
+// groupsOfJobs are the endpoint groups of an app read so far, by name.
 type groupsOfJobs map[string]target.EndpointGroup
 
 // of returns the group that a job calls; an empty one if it calls none.
@@ -318,15 +318,15 @@ func (g groupsOfJobs) of(ctx context.Context, q db.Querier, job dispatcher.Job) 
 	group, known := g[name]
 	if !known {
 		if group, _, err = readGroup(ctx, q, job.App, name, ""); errors.Is(err, dispatcher.ErrNotFound) {
-			err = nil // its attempts fail for that reason, as those at a group that cannot be read
+			err = nil // its attempts fail for that reason, as at an unreadable group
 		}
 		g[name] = group
 	}
 	return group, err
 }
 
-// reserveNames lets the apps whose names begin alike know that an app was created or deleted: the variables of secrets
-// belong to the longest name. Nodes read those apps again. apps are all that there are now.
+// reserveNames updates the apps with a prefix of the name of an app that was created or deleted: the variables of
+// secrets belong to the longest name. Nodes read those apps again. apps are all apps after the change.
 func reserveNames(ctx context.Context, t *dispatch.Tx, name string, apps []string) error {
 	for _, app := range apps {
 		if app != name && !longerName(app, name) {
@@ -349,13 +349,13 @@ func reserveNames(ctx context.Context, t *dispatch.Tx, name string, apps []strin
 	return nil
 }
 
-// longerName tells whether variables that name app other begin as those that name app do.
+// longerName reports whether variables for app other begin like those for app.
 func longerName(app, other string) bool {
 	return strings.HasPrefix(input.FoldName(other), input.FoldName(app)+"_")
 }
 
-// appNames returns the names of all apps. In a transaction the row of the installation makes changes that create or delete apps wait
-// for each other.
+// appNames returns the names of all apps. In a transaction it locks the row of the installation, so that changes that
+// create or delete apps wait for each other.
 func appNames(ctx context.Context, from Source) ([]string, error) {
 	if from.tx != nil {
 		if _, err := db.Collect(ctx, from, db.ScanText, `SELECT id FROM installation`+from.Lock); err != nil {

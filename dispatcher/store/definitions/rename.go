@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// renameBefore is what a rename depends on.
+// renameBefore is the state that a rename depends on.
 type renameBefore struct {
 	jobBefore
 	holder  *dispatcher.NameHolder // of the new name
@@ -25,13 +25,13 @@ type renameBefore struct {
 	alerts  map[int64]string       // the definitions of alerts of the app, as in alerts
 }
 
-// renameChange is what becomes of a job that is renamed, and of what names it.
+// renameChange is the renamed job, with the changed rows that name it.
 type renameChange struct {
 	job             dispatcher.Job
-	leaders, alerts map[int64]string // only those that change
+	leaders, alerts map[int64]string // only changed ones
 }
 
-// RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
+// RenameJob renames a job and some of its triggers. Their rows and ids stay, so references remain valid.
 func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
 	change input.Change) (dispatcher.Job, error) {
 	stored, _, err := Redefine(ctx, s, change, Redefinition[renameBefore, renameChange, dispatcher.Job]{
@@ -63,7 +63,7 @@ func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatch
 	return stored, err
 }
 
-// loadRename reads what a rename depends on. It locks the app as a PUT does, so that nobody takes a name meanwhile.
+// loadRename reads the state that a rename depends on. It locks the app as a PUT does, so the name stays free.
 func (s *Store) loadRename(ctx context.Context, from Source, app, name string, rename dispatcher.JobRename) (b renameBefore, err error) {
 	if from.tx != nil {
 		if _, err := LockApp(ctx, from.tx, app); err != nil {
@@ -97,8 +97,8 @@ func (s *Store) loadRename(ctx context.Context, from Source, app, name string, r
 	return b, err
 }
 
-// decide returns what becomes of the job at now, and of the jobs and alerts that name it. The jobs keep their revisions: nothing that
-// they do changes, and a client that renames a job and then declares them by its new name finds them so.
+// decide returns the renamed job at now, and the jobs and alerts that name it. The jobs keep their revisions: they work
+// as before, and a client that renames a job and then declares them with its new name finds them unchanged.
 func (b renameBefore) decide(rename dispatcher.JobRename, now time.Time) (c renameChange, err error) {
 	if c.job, err = rename.Of(*b.Old, b.holder, now); err != nil || c.job.Name == b.Old.Name {
 		return c, err
@@ -132,7 +132,7 @@ func (b renameBefore) decide(rename dispatcher.JobRename, now time.Time) (c rena
 	return c, nil
 }
 
-// replaceName gives what has a name another one, and tells whether there was any.
+// replaceName replaces a name in a list, and reports whether it was there.
 func replaceName(names []string, from, to string) bool {
 	i := slices.Index(names, from)
 	if i >= 0 {
@@ -141,7 +141,7 @@ func replaceName(names []string, from, to string) bool {
 	return i >= 0
 }
 
-// writeRename writes what was decided of a rename.
+// writeRename writes the result of decide.
 func writeRename(ctx context.Context, t *dispatch.Tx, c renameChange) error {
 	if err := writeNames(ctx, t, c.job); err != nil {
 		return err
@@ -197,15 +197,15 @@ func writeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	return t.Exec(ctx, ofTriggers, append([]any{job.Revision}, t.Batch(ids, row.TriggerNames, origins)...)...)
 }
 
-// auditedName is what the audit log shows of a rename.
+// auditedName is a rename in the audit log.
 type auditedName struct {
 	Name string `json:"name"`
-	// Triggers are the names of those that were renamed, each by what it was called before.
+	// Triggers are the new names of renamed triggers by their old names.
 	Triggers map[string]string `json:"triggers,omitempty"`
 }
 
-// auditRename adds a rename to the audit log, under the old and the new name of all that it renamed: anyone who looks for one of
-// them finds the other.
+// auditRename adds a rename to the audit log, under the old and the new names of the job and its triggers: a search for
+// one finds the other.
 func auditRename(ctx context.Context, t *dispatch.Tx, before, after dispatcher.Job, rename dispatcher.JobRename) error {
 	renamed := map[string]string{}
 	for from, to := range rename.Triggers {
@@ -236,12 +236,11 @@ func auditRename(ctx context.Context, t *dispatch.Tx, before, after dispatcher.J
 	return nil
 }
 
-// The id of a job's or trigger's row is a hash of its origin, which a rename leaves as it is. So a name can be free while the
-// id that it would give is taken. A new job or trigger then gets another origin. The row of a deleted one keeps name, id and
-// origin until it is purged, and what is declared under that name again takes it over.
+// The id of a job's or trigger's row is a hash of its origin, which a rename does not change. So a name can be free
+// while its id is taken. A new job or trigger then gets another origin. The row of a deleted one keeps name, id and
+// origin until it is purged, and a new declaration of that name takes it over.
 
-// origin returns the n-th origin that something new with a name may get, as Origin of a Job or Trigger holds it. "~" is in
-// no name.
+// origin returns the n-th possible origin of a new job or trigger, for the field Origin. No name contains "~".
 func origin(name string, n int) string {
 	if n == 1 {
 		return ""
@@ -249,7 +248,7 @@ func origin(name string, n int) string {
 	return fmt.Sprintf("%s~%d", name, n)
 }
 
-// priorJob returns what is left of a deleted job of a name, and the origin of a new one. The app is locked.
+// priorJob returns the remains of a deleted job with a name, and the origin of a new one. The app is locked.
 func priorJob(ctx context.Context, q db.Querier, app, name string) (prior dispatcher.Prior, err error) {
 	// $1 app, $2 name
 	const deleted = `SELECT revision, origin FROM jobs WHERE app_id = $1 AND name = $2`
@@ -267,8 +266,8 @@ func priorJob(ctx context.Context, q db.Querier, app, name string) (prior dispat
 	}
 }
 
-// priorTriggers adds to prior what is left of triggers that old, which is nil for a new job, does not have and job has, and
-// their origins.
+// priorTriggers adds to prior the remains and origins of the triggers that job has and old, which is nil for a new job,
+// lacks.
 func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job dispatcher.Job, prior *dispatcher.Prior) error {
 	var had map[string]dispatcher.Trigger
 	if old != nil {
@@ -281,7 +280,7 @@ func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job d
 		}
 	}
 	if len(added) == 0 || old == nil && prior.Revision == 0 {
-		return nil // a job that has no row has no triggers either
+		return nil // a job without a row has no triggers
 	}
 	job.Origin = prior.Origin
 	if old != nil {
@@ -318,8 +317,8 @@ func priorTriggers(ctx context.Context, q db.Querier, old *dispatcher.Job, job d
 	return nil
 }
 
-// takeNames lets a job that is imported have its name and those of its triggers: deleted ones with other ids are called by
-// their origins and "~" from then on. It returns the latest revision of the job and of one that had its name.
+// takeNames frees the names of an imported job and its triggers: deleted ones with other ids are renamed to their
+// origins and "~". It returns the latest revision of the job and of a job that had its name.
 func takeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) (prior int64, err error) {
 	// $1 id, $2 app, $3 name
 	const latest = `SELECT coalesce(max(revision), 0) FROM jobs WHERE id = $1 OR app_id = $2 AND name = $3`
@@ -332,13 +331,13 @@ func takeNames(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) (prior i
 	return prior, parkTriggers(ctx, t, job)
 }
 
-// parkDeleted takes its name from a deleted job of another id.
+// parkDeleted renames a deleted job with another id, to free its name.
 // $1 app, $2 name, $3 id that gets the name
 const parkDeleted = `UPDATE jobs SET origin = ` + ownOrigin + `, name = ` + ownOrigin + ` || '~'
 	WHERE app_id = $1 AND name = $2 AND id <> $3 AND deleted_at IS NOT NULL`
 
-// parkTriggers takes their names from deleted triggers of a job if others of its triggers have them now. "~" is in no name,
-// and each origin has one row, so nothing else is called as they are then.
+// parkTriggers renames deleted triggers of a job if other triggers now have their names. No name contains "~", and each
+// origin has one row, so the new names are unique.
 func parkTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	ids, names := make([]int64, 0, len(job.Triggers)), db.SortedKeys(job.Triggers)
 	for _, name := range names {
@@ -351,7 +350,7 @@ func parkTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error
 	return t.Exec(ctx, park, append([]any{job.Key()}, t.Batch(ids, names)...)...)
 }
 
-// ownOrigin is the origin of a row, in its own words or by its name, and ownTriggerOrigin that of a row of triggers AS t.
+// ownOrigin is the origin of a row, stored or its name, and ownTriggerOrigin that of a row of triggers AS t.
 const (
 	ownOrigin        = `CASE WHEN origin = '' THEN name ELSE origin END`
 	ownTriggerOrigin = `CASE WHEN t.origin = '' THEN t.name ELSE t.origin END`

@@ -14,17 +14,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// The fire times of triggers are worked out again when a calendar or the time zone database changes, and after a
-// rollback. Each time it is the same two steps: what becomes of a trigger is worked out ahead of the transaction, and
-// written if the trigger is still as it was found.
+// Triggers are rescheduled when a calendar or the time zone database changes, and after a rollback. This always takes
+// two steps: the moves are computed ahead of the transaction, and those of triggers that did not change meanwhile are
+// written.
 
-// clockKey is a clock as it was found; an instant of -1 is none.
+// clockKey is a clock as read; an instant of -1 means none.
 type clockKey struct {
 	revision, calendars, prev, next int64
 	state                           dispatcher.TriggerState
 }
 
-// move is what becomes of a trigger. It takes some 200 bytes.
+// move is the new state of a trigger's clock. It takes some 200 bytes.
 type move struct {
 	from      clockKey
 	next, due *int64
@@ -49,7 +49,7 @@ func orNone(ms *int64) int64 {
 	return *ms
 }
 
-// moveColumns are a clock as it was found, and what becomes of it.
+// moveColumns are a clock as read, and its new state.
 var moveColumns = []db.Column{
 	db.Col("of_trigger", db.Bigint), db.Col("revision", db.Bigint), db.Col("calendars", db.Bigint), db.Col("prev", db.Bigint),
 	db.Col("from_at", db.Bigint),
@@ -57,7 +57,7 @@ var moveColumns = []db.Column{
 	db.Col("next", db.Bigint), db.Col("due", db.Bigint), db.Col("state", db.Text),
 }
 
-// moveClocks moves the clocks of the batch that are still as they were found.
+// moveClocks moves the clocks of the batch that have not changed since they were read.
 // $1 revision of the app's calendars, 0: as it is; 16 is offError
 const moveClocks = ` UPDATE trigger_clock AS c SET next_fire_time = b.next, due_at = b.due, state = b.state,
 		off = (c.off & ~16) | CASE WHEN b.state = 'error' THEN 16 ELSE 0 END,
@@ -66,13 +66,13 @@ const moveClocks = ` UPDATE trigger_clock AS c SET next_fire_time = b.next, due_
 		AND coalesce(c.prev_fire_time, -1) = b.prev AND coalesce(c.next_fire_time, -1) = b.from_at
 	RETURNING id`
 
-// writeMoves writes those of some moves whose triggers are still as they were found, with their misfires, and
-// returns the ids of these. calendars is the revision of the app's calendars, if they changed.
+// writeMoves writes the moves of triggers that have not changed since they were read, with their misfires, and returns
+// their ids. calendars is the revision of the app's calendars, if they changed.
 func writeMoves(ctx context.Context, t *dispatch.Tx, moves map[int64]move, calendars int64) (won []int64, err error) {
 	if len(moves) == 0 {
 		return nil, nil
 	}
-	ids := slices.Sorted(maps.Keys(moves)) // in their order two nodes cannot deadlock
+	ids := slices.Sorted(maps.Keys(moves)) // in this order two nodes cannot deadlock
 	var revision, known, prev, from []int64
 	var next, due []*int64
 	var was, state []string
@@ -99,7 +99,7 @@ func writeMoves(ctx context.Context, t *dispatch.Tx, moves map[int64]move, calen
 	return won, dispatch.InsertMisfires(ctx, t, missed)
 }
 
-// writeErrors writes why triggers that moved are in error, or are no more.
+// writeErrors writes or clears the errors of moved triggers.
 func writeErrors(ctx context.Context, t *dispatch.Tx, moves map[int64]move, won []int64) error {
 	var ids []int64
 	var problems []string
@@ -117,7 +117,7 @@ func writeErrors(ctx context.Context, t *dispatch.Tx, moves map[int64]move, won 
 	return t.Exec(ctx, write, t.Batch(ids, problems)...)
 }
 
-// rescheduledTrigger is what becomes of a trigger, and what it is called.
+// rescheduledTrigger is the move of a trigger, with its names.
 type rescheduledTrigger struct {
 	move
 	app, job, name string
@@ -126,12 +126,12 @@ type rescheduledTrigger struct {
 
 // rescheduledPage is a page of triggers, by id.
 type rescheduledPage struct {
-	triggers map[int64]rescheduledTrigger // those that change
-	last     int64                        // id of the last trigger that was read; 0: none
+	triggers map[int64]rescheduledTrigger // only changed ones
+	last     int64                        // id of the last trigger read; 0: none
 }
 
-// reschedule works out again the next fires of triggers t, with clocks c, outside a transaction. which selects them;
-// its parameters begin with $1, the id that all are after, and $2, how many.
+// reschedule computes the next fires of triggers t, with clocks c, outside a transaction. which selects them; its
+// parameters begin with $1, the id after which to start, and $2, the limit.
 func (s *Store) reschedule(ctx context.Context, which string, args []any,
 	again rescheduling,
 ) (rescheduledPage, error) {
@@ -172,10 +172,10 @@ func (s *Store) reschedule(ctx context.Context, which string, args []any,
 	return done, nil
 }
 
-// rescheduling works out again the next fire of a trigger.
+// rescheduling computes the next fire of a trigger.
 type rescheduling func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire)
 
-// againOf calls again. A trigger at which it panics is in error.
+// againOf calls again. A trigger that makes it panic is in error.
 func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, again rescheduling) (
 	to dispatcher.Trigger, missed []dispatcher.Misfire,
 ) {
@@ -190,9 +190,9 @@ func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, ag
 	return to, missed
 }
 
-// writeRescheduled writes the fire times and misfires of triggers that were not claimed or changed in
-// the meantime, and returns how many. A claimed fire is not affected. note writes more about the
-// changed triggers in the same transaction.
+// writeRescheduled writes the fire times and misfires of triggers that were not claimed or changed meanwhile, and
+// returns how many. A claimed fire is not affected. note writes more about the changed triggers in the same
+// transaction.
 func (s *Store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *dispatch.Tx, won []int64) error,
 ) (moved int, err error) {
@@ -209,7 +209,7 @@ func (s *Store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 	return moved, nil
 }
 
-// writeRescheduledPart is writeRescheduled of some of the triggers, in one transaction.
+// writeRescheduledPart is writeRescheduled for some of the triggers, in one transaction.
 func (s *Store) writeRescheduledPart(ctx context.Context, triggers map[int64]rescheduledTrigger, ids []int64, now time.Time,
 	note func(ctx context.Context, t *dispatch.Tx, won []int64) error,
 ) (moved int, err error) {
@@ -231,11 +231,10 @@ func (s *Store) writeRescheduledPart(ctx context.Context, triggers map[int64]res
 	return moved, nil
 }
 
-// ZonesChanged tells whether fire times may be worked out with other time zone data than this
-// program has.
+// ZonesChanged reports whether fire times may be computed with other time zone data than this program has.
 func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
-	// A node with other zones that was at work since then has written fire times by these. While
-	// there is one, it would do so again: two versions must not undo each other's work for ever.
+	// A node with other zones that has run since then has written fire times with them. While
+	// it runs, it would do so again: two versions must not keep undoing each other's work.
 	// $1 this program's zones
 	const changed = `SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.state <> 'dead')
 			AND (i.zones <> $1 OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.zones <> $1 AND o.heartbeat_at >= i.zones_checked_at))
@@ -244,15 +243,14 @@ func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
-// RescheduleForZones works out again the fire times of a page of triggers that depend on time
-// zones.
+// RescheduleForZones reschedules a page of triggers that depend on time zones.
 func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	if now, err = s.db.OrClock(ctx, now); err != nil {
 		return done, err
 	}
-	// Only fires that depend on the rules of a time zone can move. UTC has none.
+	// Only fires that depend on the rules of a time zone can move. UTC has no such rules.
 	const zoned = `NOT t.delayed AND (t.timezone NOT IN ('', 'UTC') OR t.calendar <> '')`
 	page, err := s.reschedule(ctx, zoned, []any{after, limit},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
@@ -281,8 +279,7 @@ func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	return done, err
 }
 
-// SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the
-// rollback at the end.
+// SkipRolledBack skips a page of fires due before a rollback was resolved, and settles the rollback at the end.
 func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -313,7 +310,7 @@ func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	if after != 0 {
 		done.More = true
-		return done, nil // once more from the first: what was changed meanwhile may be as due as before
+		return done, nil // start again: changes meanwhile may have left further due fires
 	}
 	if err := s.dispatch.UnfoldRolledBack(ctx); err != nil {
 		return done, err
@@ -325,7 +322,7 @@ func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 		return done, nil
 	}
 	return done, s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
-		// Another rollback may have been noticed meanwhile, about which no operator has decided.
+		// Another rollback, not yet decided by an operator, may have been noticed meanwhile.
 		if again, found, err := dispatch.LockRollback(ctx, t); err != nil || !found || again != r {
 			return err
 		}

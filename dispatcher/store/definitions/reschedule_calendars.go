@@ -19,16 +19,15 @@ import (
 // movesAtOnce is how many triggers one statement moves.
 const movesAtOnce = 2000
 
-// movePlan is what becomes of triggers, by id, when the calendars of their app change.
+// movePlan has the moves of triggers, by id, for a change of calendars of their app.
 type movePlan struct {
 	next  Replacement
 	moves map[int64]move
 }
 
-// planPut works out ahead of the transaction what becomes of the triggers that a change of a
-// calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
-// way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
-// a trigger meanwhile voids its part of the plan, which costs time and nothing else.
+// planPut computes ahead of the transaction the moves of the triggers affected by a change of a calendar. Evaluating
+// schedules takes longer than writing the result, and this way the triggers, and in SQLite all writers, are locked only
+// for writing. A change of a trigger meanwhile voids its part of the plan, which costs only time.
 func (s *Store) planPut(ctx context.Context, q db.Querier, next Replacement, now time.Time) (movePlan, error) {
 	if len(next.Changed) == 0 {
 		return movePlan{}, nil
@@ -46,9 +45,9 @@ func (s *Store) planPut(ctx context.Context, q db.Querier, next Replacement, now
 	return plan, nil
 }
 
-// rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use
-// the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
-// calendar and then a job that it read before gets no conflict.
+// rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use the changed
+// calendar new fire times. Jobs keep their revisions, so that a client that changes a calendar and then a job that it
+// read before gets no conflict.
 func (s *Store) rescheduleForCalendar(ctx context.Context, t *dispatch.Tx, next Replacement, definition string, plan movePlan) error {
 	revision, err := rememberCalendar(ctx, t, next.app, next.name, &definition)
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *Store) rescheduleForCalendar(ctx context.Context, t *dispatch.Tx, next 
 	return nil
 }
 
-// users returns the triggers that a change concerns, in the order in which claims lock them.
+// users returns the triggers affected by a change, in the order in which claims lock them.
 func (s *Store) users(ctx context.Context, q db.Querier, next Replacement) ([]int64, error) {
 	// $1 app, from $2 on: names
 	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
@@ -99,8 +98,8 @@ func (s *Store) users(ctx context.Context, q db.Querier, next Replacement) ([]in
 	return db.Collect(ctx, q, db.ScanInt, query, append([]any{run.AppID(next.app)}, s.db.Batch(db.SortedKeys(next.Changed))...)...)
 }
 
-// planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
-// decides whether they fire: a job that this version cannot read has fire times nevertheless.
+// planMoves adds the moves of triggers at now to plan. It reads only the columns of their jobs that decide whether they
+// fire, so jobs that this version cannot read have fire times, too.
 func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids []int64, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -118,7 +117,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids 
 		job.Triggers = map[string]dispatcher.Trigger{t.Name: t.Trigger}
 		triggers, missed := dispatcher.RescheduleForCalendar(job, plan.next.Changed, plan.next.Before, plan.next.After, now)
 		to, concerned := triggers[t.Name]
-		if !concerned { // it does not fire, and stays as it is
+		if !concerned { // it does not fire and stays unchanged
 			to = t.Trigger
 		}
 		plan.moves[t.ID] = movedTo(t, to, missed)
@@ -126,7 +125,7 @@ func (s *Store) planMoves(ctx context.Context, q db.Querier, plan movePlan, ids 
 	}, query, s.db.Batch(ids)...)
 }
 
-// lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
+// lockClocks locks and returns the clocks of triggers that were not deleted.
 func lockClocks(ctx context.Context, t *dispatch.Tx, ids []int64) (map[int64]clockKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
 	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
@@ -143,7 +142,7 @@ func lockClocks(ctx context.Context, t *dispatch.Tx, ids []int64) (map[int64]clo
 	return keys, err
 }
 
-// zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
+// zoneSetting selects the setting without its data, which takes half a megabyte. The table has at most one row.
 const zoneSetting = `SELECT release, sum, set_at, set_by FROM zone_data`
 
 func scanZoneSetting(row db.Scanner) (z dispatcher.ZoneSetting, err error) {
@@ -151,20 +150,20 @@ func scanZoneSetting(row db.Scanner) (z dispatcher.ZoneSetting, err error) {
 	return z, err
 }
 
-// ZoneSetting returns which time zone data all nodes compute with.
+// ZoneSetting returns the time zone data that all nodes use.
 func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
 	setting, _, err := db.First(ctx, s.db.Read, scanZoneSetting, zoneSetting)
 	return setting, err
 }
 
-// ZoneArchive returns the data of the setting with a sum.
+// ZoneArchive returns the data of the setting with this sum.
 func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 	var archive []byte
 	found, err := db.ReadRow(ctx, s.db.Read, []any{&archive}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
 	return archive, db.OrNotFound(found, err, "time zone data", sum)
 }
 
-// SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.
+// SetZones makes all nodes use an archive, or each its own data. The nodes read it in their next round.
 func (s *Store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
 	set dispatcher.ZoneSetting, err error,
 ) {
@@ -194,8 +193,8 @@ func (s *Store) SetZones(ctx context.Context, release string, archive []byte, ch
 	return set, err
 }
 
-// NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
-// that they are worked out again once all nodes compute with the same.
+// NoteZones notes the release that a node uses. If it changed, the fire times no longer count as computed with one
+// release, so they are computed again once all nodes use the same.
 func (s *Store) NoteZones(ctx context.Context, id run.NodeID, release string) error {
 	return s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 node, $2 release

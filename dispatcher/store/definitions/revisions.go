@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// The revisions of triggers and calendars tell past schedules from current ones. They are written with
-// each change of a definition, and read by explain and verify only.
+// The revisions of triggers and calendars distinguish past schedules from current ones. Each change of a definition
+// writes them, and only explain and verify read them.
 
 // revisionFields are the columns of trigger_revisions: those of the trigger t and its clock c, named the same,
 // and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause,
@@ -51,7 +51,7 @@ var revisionFields = db.Fields[revisionRow]{
 	{Name: "cause", Ref: func(r *revisionRow) any { return &r.Cause }, Read: `$2`},
 	{Name: "actor", Ref: func(r *revisionRow) any { return &r.Actor }, Read: `$4`},
 	{Name: "from_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.From) }, Read: `b.now`},
-	// A removed trigger's revision has ended as it begins.
+	// The revision of a removed trigger ends as it begins.
 	{Name: "to_at", Use: db.OnlyNew, Read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
 	{Name: "zones", Ref: func(r *revisionRow) any { return &r.Zones }, Read: `$3`},
 	{Name: "settled_at", Ref: func(r *revisionRow) any { return db.InstantColumn(&r.Settled) },
@@ -66,9 +66,8 @@ type revisionRow struct {
 	jobID, id int64
 }
 
-// remember records triggers as they have just been written. A change owes no more of what was
-// before it than the instants up to itself, or to a fire that was claimed ahead of it. A fire that is
-// due and was kept belongs to what was before and to what comes.
+// remember records triggers just after they were written. The previous revision covers only instants up to the change,
+// or up to a fire that was claimed ahead of it. A due fire that was kept belongs to both revisions.
 func remember(ctx context.Context, t *dispatch.Tx, cause dispatcher.Cause, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -89,7 +88,7 @@ func remember(ctx context.Context, t *dispatch.Tx, cause dispatcher.Cause, ids [
 	return nil
 }
 
-// rememberCalendar counts the app's calendars up, and records what one of them is from that revision of the lot on; nil: deleted.
+// rememberCalendar increments the revision of the app's calendars and records a calendar from then on; nil: deleted.
 func rememberCalendar(ctx context.Context, t *dispatch.Tx, app, name string, definition *string) (revision int64, err error) {
 	// $1 app
 	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
@@ -167,8 +166,8 @@ func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) (
 	return db.Collect(ctx, s.db.Read, db.ScanText, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
-// settledLate is how long after its own end a revision may owe an instant: that of a fire that
-// was claimed ahead, by twice the longest claim lead.
+// settledLate is how long after its own end a revision may cover an instant: that of a fire that was claimed ahead, by
+// twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
 // TriggerHistories returns the revisions of a job's triggers since an instant.
@@ -199,7 +198,7 @@ func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time
 	return records, err
 }
 
-// CalendarsAt returns the calendars of an app as they were at a revision of the lot.
+// CalendarsAt returns the calendars of an app at a common revision.
 func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
 	// $1 app, $2 revision of the lot
 	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL

@@ -32,13 +32,13 @@ func scanSealed(row db.Scanner) (r sealedRow, err error) {
 	return r, err
 }
 
-// secretOwner is a job or a group, as what secrets belong to.
+// secretOwner is the job or group that owns secrets.
 type secretOwner struct {
 	id    int64
 	name  string // for errors, such as job crm/sync
-	table string // that has its secret_versions
-	// A secret is bound to what stands before and after its field here. Without a key, even someone who can write to the
-	// database cannot move it to another owner, nor a job's to another origin.
+	table string // with its secret_versions
+	// A secret is bound to the text before and after its field here. Without a key, even someone who can write to the
+	// database cannot move it to another owner, nor a job's secret to another origin.
 	before  string
 	after   func(path string) string
 	secrets map[string]target.Secret
@@ -56,15 +56,15 @@ func ownerGroup(group target.EndpointGroup) secretOwner {
 		before: "group " + name, after: func(string) string { return "" }, secrets: target.Secrets(group)}
 }
 
-// sealedFor is what a secret is bound to: its owner, its field, where a job sends it, and its version, so that nobody can put
-// an older row in its place.
+// sealedFor is the text that a secret is bound to: its owner, its field, the origin that a job sends it to, and its
+// version, so that an older row cannot replace it.
 func (o secretOwner) sealedFor(path, version string) string {
 	return o.before + path + o.after(path) + " " + version
 }
 
-// secretVersions has the version of each stored secret of its owner, by its path. It is a column of jobs and groups, so that
-// a row of secrets does not say of itself that it is the latest. Each value that is stored gets a new one at random, which
-// not even a job that was deleted and declared again has had before.
+// secretVersions has the version of each stored secret of its owner, by path. It is a column of jobs and groups, so
+// that a row of secrets cannot claim to be the latest. Each stored value gets a new random version, different even from
+// those of a deleted job with the same name.
 type secretVersions map[string]string
 
 func readVersions(text string) (secretVersions, error) {
@@ -75,13 +75,13 @@ func readVersions(text string) (secretVersions, error) {
 	return v, nil
 }
 
-// versionedSecret is a secret that is to be stored.
+// versionedSecret is a secret to store.
 type versionedSecret struct {
 	seal.Sealed
 	version string
 }
 
-// sealSecrets returns the secrets of an owner without their values, and what is to be stored of them, by their paths.
+// sealSecrets returns the secrets of an owner without their values, and the values to store, by their paths.
 func (s *Store) sealSecrets(owner secretOwner) (map[string]target.Secret, map[string]versionedSecret) {
 	given := maps.Clone(owner.secrets)
 	sealed := map[string]versionedSecret{}
@@ -96,14 +96,14 @@ func (s *Store) sealSecrets(owner secretOwner) (map[string]target.Secret, map[st
 	return given, sealed
 }
 
-// sealJobSecrets returns a job without the values of the secrets of its target, and what is to be stored of them.
+// sealJobSecrets returns a job without the values of the secrets of its target, and the values to store.
 func (s *Store) sealJobSecrets(job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret) {
 	given, sealed := s.sealSecrets(ownerJob(job))
 	job.Target = target.WithSecrets(job.Target, given)
 	return job, sealed
 }
 
-// writeSecrets stores secrets of an owner by their paths, and removes those that were before and are no more.
+// writeSecrets stores secrets of an owner by their paths, and removes those only in before.
 func writeSecrets(ctx context.Context, t *dispatch.Tx, before map[string]target.Secret, owner secretOwner,
 	sealed map[string]versionedSecret) error {
 	for path, secret := range before {
@@ -121,7 +121,7 @@ func writeSecrets(ctx context.Context, t *dispatch.Tx, before map[string]target.
 		}
 	}
 	if len(sealed) == 0 {
-		return nil // the version of one that is removed opens nothing
+		return nil // the version of a removed secret is harmless
 	}
 	return writeVersions(ctx, t, owner, sealed)
 }
@@ -142,7 +142,7 @@ func removeSecrets(ctx context.Context, t *dispatch.Tx, owner int64) error {
 	return t.Exec(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)
 }
 
-// writeVersions replaces the versions of those secrets that were stored now.
+// writeVersions replaces the versions of newly stored secrets.
 func writeVersions(ctx context.Context, t *dispatch.Tx, owner secretOwner, sealed map[string]versionedSecret) error {
 	// $1 owner
 	text, _, err := db.First(ctx, t, db.ScanText, `SELECT secret_versions FROM `+owner.table+` WHERE id = $1`, owner.id)
@@ -177,8 +177,8 @@ func putSealed(ctx context.Context, t *dispatch.Tx, r sealedRow) error {
 	return t.Exec(ctx, put, r.ownerID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
 }
 
-// openSecrets puts the values of stored secrets into jobs. One that does not open stays as it
-// is: the attempt that needs it says so.
+// openSecrets puts the values of stored secrets into jobs. A secret that does not open stays as it is: the attempt that
+// needs it fails with the reason.
 func (s *Store) openSecrets(ctx context.Context, q db.Querier, jobs []dispatcher.JobVersion) error {
 	byID := map[int64]*dispatcher.JobVersion{}
 	var owners []secretOwner
@@ -204,8 +204,8 @@ func (o secretOwner) hasStored() bool {
 	return false
 }
 
-// openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
-// far as they open.
+// openedSecrets returns the stored secrets of owners in one table with their values, by owner and path. It leaves out
+// secrets that do not open.
 func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 	owners []secretOwner) (map[int64]map[string]target.Secret, error) {
 	if len(owners) == 0 {
@@ -247,7 +247,7 @@ func (s *Store) openedSecrets(ctx context.Context, q db.Querier, table string,
 	return opened, nil
 }
 
-// CheckKeys refuses a database with secrets that the keys do not open.
+// CheckKeys refuses a database with secrets that the keys cannot open.
 func (s *Store) CheckKeys(ctx context.Context) error {
 	missing, err := MissingKeys(ctx, s.db.Read, s.keys)
 	if err == nil && len(missing) > 0 {
@@ -256,7 +256,7 @@ func (s *Store) CheckKeys(ctx context.Context) error {
 	return err
 }
 
-// MissingKeys returns the ids of the keys that secrets are stored under and that are not there.
+// MissingKeys returns the ids of missing keys that secrets are stored under.
 func MissingKeys(ctx context.Context, q db.Querier, keys *seal.Keys) (missing []string, err error) {
 	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
 	ids, err := db.Collect(ctx, q, db.ScanText, used)
@@ -271,7 +271,7 @@ func MissingKeys(ctx context.Context, q db.Querier, keys *seal.Keys) (missing []
 	return missing, nil
 }
 
-// RewrapSecrets brings all secrets under the current key.
+// RewrapSecrets rewraps all secrets under the current key.
 func (s *Store) RewrapSecrets(ctx context.Context, change input.Change) (int, error) {
 	if s.keys == nil {
 		return 0, fmt.Errorf("rewrap secrets: %w", dispatcher.ErrKeyMissing)
@@ -297,7 +297,7 @@ func (s *Store) RewrapSecrets(ctx context.Context, change input.Change) (int, er
 	return count, err
 }
 
-// The secrets under other keys than the current one, and what they belong to. $1 current key
+// The secrets under other keys than the current one, with their owners. $1 current key
 const (
 	othersOfJobs = `SELECT ` + sealedColumns + `, a.name, o.name, o.origin, o.target, o.secret_versions FROM secrets AS s
 		JOIN jobs AS o ON o.id = s.owner_id JOIN apps AS a ON a.id = o.app_id WHERE s.key_id <> $1 ORDER BY s.owner_id, s.path`
@@ -305,7 +305,7 @@ const (
 		JOIN endpoint_groups AS o ON o.id = s.owner_id JOIN apps AS a ON a.id = o.app_id WHERE s.key_id <> $1 ORDER BY s.owner_id, s.path`
 )
 
-// rewrap brings secrets that a query finds under the current key, and returns how many.
+// rewrap rewraps the secrets found by a query under the current key, and returns how many.
 func (s *Store) rewrap(ctx context.Context, t *dispatch.Tx, others string) (int, error) {
 	type owned struct {
 		sealedRow
@@ -341,22 +341,22 @@ func (s *Store) rewrap(ctx context.Context, t *dispatch.Tx, others string) (int,
 	return len(rows), nil
 }
 
-// The key of the tokens of callbacks is stored with the secrets, as that of an owner 0, if there are key-encryption keys;
-// else it is as it is in the row of the installation. It is sealed when there are keys for the first time.
+// The key of the tokens of callbacks is stored with the secrets, with owner 0, if there are key-encryption keys; else
+// in plain text in the row of the installation. It is sealed when keys are configured for the first time.
 const (
 	callbackKeyPath  = "/callback_key"
 	callbackKeyBytes = 32
 )
 
-// callbackKeyPlace is what the sealed key is bound to.
+// callbackKeyPlace is the text that the sealed key is bound to.
 const callbackKeyPlace = "installation callback_key"
 
-// CallbackKey returns the key by which the tokens of callbacks are made.
+// CallbackKey returns the key for making the tokens of callbacks.
 func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 	key, done, err := s.readCallbackKey(ctx, s.db.Read)
 	if err == nil && !done {
 		err = s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
-			// Another node may draw one just now.
+			// Another node may be making one at the same time.
 			if _, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate()); err != nil {
 				return err
 			}
@@ -376,7 +376,7 @@ func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 	return key, nil
 }
 
-// readCallbackKey reads the key; nil: there is none. done tells that it is stored as it should be.
+// readCallbackKey reads the key; nil: none. done means that it is stored in the right form.
 func (s *Store) readCallbackKey(ctx context.Context, q db.Querier) (key []byte, done bool, err error) {
 	// $1 path
 	const sealed = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1`
@@ -411,7 +411,7 @@ func (s *Store) writeCallbackKey(ctx context.Context, t *dispatch.Tx, key []byte
 	return t.Exec(ctx, `UPDATE installation SET callback_key = $1`, text)
 }
 
-// rewrapCallbackKey brings the key under the current key-encryption key, and returns how many it has changed.
+// rewrapCallbackKey rewraps the key under the current key-encryption key, and returns how many keys it changed.
 func (s *Store) rewrapCallbackKey(ctx context.Context, t *dispatch.Tx) (int, error) {
 	// $1 path, $2 current key
 	const others = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1 AND s.key_id <> $2`

@@ -19,7 +19,7 @@ import (
 
 const sessionColumns = `id, hash, token_id, identity, rules, created_at, used_at, ends_at`
 
-// scanSession scans a session. Its token has its id only, unless the session is that of an identity.
+// scanSession scans a session. Its token has only an id, except in a session of an identity.
 func scanSession(row db.Scanner) (access.Session, error) {
 	var s access.Session
 	var hash, tokenID string
@@ -71,7 +71,7 @@ func (s *Store) CreateSession(ctx context.Context, session access.Session, chang
 	})
 }
 
-// endSurplusSessions ends one session if there are more than MaxSessions with the new one; see there for whose.
+// endSurplusSessions ends one session if there are more than MaxSessions with the new one; MaxSessions documents which.
 func endSurplusSessions(ctx context.Context, t *dispatch.Tx, created string) ([]string, error) {
 	// $1 most
 	const full = `SELECT 1 FROM sessions LIMIT 1 OFFSET $1`
@@ -144,7 +144,7 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 	}
 	if used && now.Sub(session.UsedAt) >= access.SessionRenewal {
 		session.UsedAt = now.UTC().Truncate(time.Millisecond)
-		// Of requests at the same time one writes.
+		// One of several simultaneous requests writes.
 		err = s.dispatch.Change(ctx, input.Change{Now: session.UsedAt}, func(ctx context.Context, t *dispatch.Tx) error {
 			// $1 id, $2 now, $3 the latest use that is to be recorded again
 			const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// ownOff returns the reasons that the definition of a trigger and its state give.
+// ownOff returns the reasons for being off in the definition and state of a trigger.
 func ownOff(state dispatcher.TriggerState, paused, jobPaused bool) int {
 	off := 0
 	if paused {
@@ -29,17 +29,17 @@ func ownOff(state dispatcher.TriggerState, paused, jobPaused bool) int {
 	return off
 }
 
-// shared is what triggers share with others when their rows are written. Of the reasons why they are off, those of keep stay as
-// their clocks have them, and set are those that there are.
+// shared is the state that triggers share when their rows are written. Among the reasons for being off, those in keep
+// stay as in their clocks, and those in set apply.
 type shared struct {
 	keep, set int
 	calendars int64                 // revision of the app's
 	pauses    []dispatcher.AppPause // of the app, that hold the job
 }
 
-// loadShared returns the app of a job, and what it, its pauses and the set of labels that the job requires mean for the job's triggers.
-// A transaction locks the app and the set, in this order: that makes a switch wait whose portions would pass over the triggers. A
-// snapshot leaves the labels out, which decide nothing but the rows of clocks.
+// loadShared returns the app of a job, and the effect of the app, its pauses and the labels that the job requires on
+// the job's triggers. A transaction locks the app and then the set of labels: that delays a switch with portions that
+// would miss the triggers. A snapshot leaves out the labels, which only affect the rows of clocks.
 func loadShared(ctx context.Context, from Source, job dispatcher.Job) (app access.App, shared shared, err error) {
 	if app, err = from.app(ctx, job.App); err != nil {
 		return app, shared, err
@@ -64,8 +64,8 @@ func loadShared(ctx context.Context, from Source, job dispatcher.Job) (app acces
 	return app, shared, err
 }
 
-// followApp lets the clocks of the next triggers of an app follow the app's switch, and returns how many. The
-// app is locked first, so that neither the switch nor its jobs change meanwhile.
+// followApp applies the app's switch to the clocks of its next triggers, and returns how many. The app is locked first,
+// so that the switch and its jobs do not change meanwhile.
 func followApp(ctx context.Context, t *dispatch.Tx, app int64, limit int) (followed int, err error) {
 	// $1 id
 	const pending = `SELECT enabled, switched_to FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
@@ -90,8 +90,8 @@ func followApp(ctx context.Context, t *dispatch.Tx, app int64, limit int) (follo
 	return len(ids), err
 }
 
-// FollowSwitches lets clocks follow the switches and pauses of apps and the sets of labels that were changed: of each some,
-// in a transaction of its own.
+// FollowSwitches applies changed switches and pauses of apps, and changed sets of labels, to some clocks each, in
+// separate transactions.
 func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	return followed, more && len(errs) == 0, errors.Join(errs...)
 }
 
-// follow lets a portion of clocks follow, and tells the nodes if there were any.
+// follow updates a portion of clocks, and notifies the nodes if any changed.
 func (s *Store) follow(ctx context.Context, changed dispatcher.Notification,
 	portion func(context.Context, *dispatch.Tx) (int, error)) (followed int, err error) {
 	err = s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
@@ -165,8 +165,8 @@ func (s *Store) follow(ctx context.Context, changed dispatcher.Notification,
 	return followed, err
 }
 
-// PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
-// also schedules triggers in state error again.
+// PauseJob pauses or resumes a job, or one of its triggers. Repeating either changes nothing, but a resume also
+// reschedules triggers in state error.
 func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change input.Change) (dispatcher.Job, error) {
 	stored, _, err := Redefine(ctx, s, change, s.JobPause(app, name, trigger, paused, change))
 	return stored, err
@@ -220,8 +220,8 @@ func (s *Store) JobPause(app, name, trigger string, paused bool,
 	}
 }
 
-// loadStored reads a job, and what it is shown with, for a change that concerns neither its app nor its labels. ErrNotFound: there
-// is none.
+// loadStored reads a job, with the data to show, for a change that concerns neither its app nor its labels.
+// ErrNotFound: it does not exist.
 func (s *Store) loadStored(ctx context.Context, from Source, app, name string) (b jobBefore, err error) {
 	old, err := s.FindJob(ctx, from, app, name, from.Lock)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Store) loadStored(ctx context.Context, from Source, app, name string) (
 	return b, err
 }
 
-// auditedPause is what the audit log shows of a pause.
+// auditedPause is a pause in the audit log.
 type auditedPause struct {
 	Paused bool       `json:"paused"`
 	Reason string     `json:"reason,omitempty"`

@@ -37,7 +37,7 @@ func scanToken(row db.Scanner) (access.APIToken, error) {
 		return token, fmt.Errorf("token %s: apps: %w", token.Name, err)
 	}
 	if len(token.Apps) == 0 {
-		token.Apps = nil // an empty list is how earlier builds stored a token that is bound to none
+		token.Apps = nil // earlier builds stored an empty list for a token bound to no app
 	}
 	return token, nil
 }
@@ -80,7 +80,7 @@ func encodedToken(token access.APIToken) (scopes, apps string, err error) {
 	return string(s), string(a), err
 }
 
-// PutToken creates a token, or changes all of it but its secret.
+// PutToken creates a token, or changes everything but its secret.
 func (s *Store) PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error) {
 	if err := token.Validate(); err != nil {
 		return access.APIToken{}, false, err
@@ -98,8 +98,8 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 	return stored, err == nil && !existed, err
 }
 
-// tokenChange is a change of one of all tokens, which stay as they are until the transaction ends: two requests must not each leave
-// the other's token as the last admin. Only a PUT may be of one that there is not.
+// tokenChange is a change of one token while all others are locked: two requests must not each leave the other's token
+// as the last admin. Only a PUT may name a missing token.
 func tokenChange(name string, by input.Change, put bool) Redefinition[access.TokensBefore, access.APIToken, access.APIToken] {
 	return Redefinition[access.TokensBefore, access.APIToken, access.APIToken]{
 		Load: func(ctx context.Context, from Source) (b access.TokensBefore, err error) {
@@ -112,7 +112,7 @@ func tokenChange(name string, by input.Change, put bool) Redefinition[access.Tok
 	}
 }
 
-// updateToken changes what the creator of a token chooses.
+// updateToken changes the fields that the creator of a token chooses.
 func updateToken(ctx context.Context, t *dispatch.Tx, old, token access.APIToken) (access.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
@@ -128,7 +128,7 @@ func updateToken(ctx context.Context, t *dispatch.Tx, old, token access.APIToken
 	return stored, auditToken(ctx, t, "put", old, stored)
 }
 
-// RotateToken gives a token another secret.
+// RotateToken replaces the secret of a token.
 func (s *Store) RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
 	stored access.APIToken, err error) {
 	if err := rotation.Validate(); err != nil {
@@ -158,7 +158,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation access.To
 	return stored, err
 }
 
-// Token returns the token of a name.
+// Token returns the token with this name.
 func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error) {
 	return findToken(ctx, s.db.Read, name, "")
 }
@@ -169,7 +169,7 @@ func findToken(ctx context.Context, q db.Querier, name, lock string) (access.API
 	return token, db.OrNotFound(found, err, "token", name)
 }
 
-// TokenByHash returns the token with a hash, be it that of its secret or of the one before.
+// TokenByHash returns the token with the hash of its secret or of its previous secret.
 func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	// $1 hash
 	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
@@ -187,13 +187,13 @@ func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken,
 	return db.Collect(ctx, s.db.Read, scanToken, list, page.Cursor, page.Limit)
 }
 
-// UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
-// later minute than its own leaves it.
+// UseTokens records the last use of tokens. Of the nodes that serve a token only one writes: a node leaves a later
+// minute than its own.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id, $2 when it was used, $3 a minute before
 		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
-		for _, id := range slices.Sorted(maps.Keys(used)) { // in an order, so that no two nodes wait for each other
+		for _, id := range slices.Sorted(maps.Keys(used)) { // in order, so that no two nodes wait for each other
 			at := used[id]
 			if _, err := t.Affect(ctx, use, id, at.UnixMilli(), at.Add(-time.Minute).UnixMilli()); err != nil {
 				return err
@@ -220,7 +220,7 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 	return err
 }
 
-// auditToken adds a change of a token to the audit log. One without id is none.
+// auditToken adds a change of a token to the audit log. A token without id means none.
 func auditToken(ctx context.Context, t *dispatch.Tx, action string, before, after access.APIToken) error {
 	c := dispatch.AuditEntry{Action: action, Subject: "token " + cmp.Or(after.Name, before.Name), Revision: after.Revision}
 	return auditSides(ctx, t, c, [2]access.APIToken{before, after}, func(token access.APIToken) (any, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
+// loadTriggers adds the triggers to jobs. An unreadable job gets none.
 func (s *Store) loadTriggers(ctx context.Context, q db.Querier, lock string, jobs []JobRow) ([]dispatcher.JobVersion, error) {
 	if len(jobs) == 0 {
 		return nil, nil
@@ -54,7 +54,7 @@ func triggerIDs(job dispatcher.Job) []int64 {
 	return ids
 }
 
-// writeTriggers writes the triggers of a job as Apply made them with what they share.
+// writeTriggers writes the triggers of a job as Apply returned them, with their shared state.
 func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shared shared) error {
 	if len(job.Triggers) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func writeTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, shar
 	return t.Exec(ctx, put, append([]any{shared.keep}, t.Batch(values...)...)...)
 }
 
-// retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
+// retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep their last fire.
 func retireTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
 	// $1 revision, from $2 on: ids
 	stop := t.Rows(0, 2, "", db.IDColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
@@ -109,7 +109,7 @@ func retireTriggers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, tri
 	return remember(ctx, t, dispatcher.CauseDelete, ids)
 }
 
-// TriggersByID returns what was declared of triggers that were not deleted.
+// TriggersByID returns the declarations of triggers that were not deleted.
 func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()

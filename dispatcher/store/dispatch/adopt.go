@@ -12,10 +12,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// goesOnIn tells the apps whose runs go on. Those of a deleted app end, whatever its switch was.
+// goesOnIn selects the apps with runs that continue. Runs of a deleted app end, whatever its switch was.
 const goesOnIn = `(enabled OR deleted_at IS NOT NULL)`
 
-// mayRun tells the runs r, of job j, that a node may adopt. Those of a deleted job end on any node.
+// mayRun selects the runs r, of job j, that a node may adopt. Runs of a deleted job end on any node.
 // $1 node, $5 number of apps
 const (
 	mayRun    = `j.app_id` + inApps + ` AND ` + jobMayRun
@@ -24,30 +24,30 @@ const (
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 )
 
-// AppOf is the app of a job, for the row of a run of it. A run of a job that is gone counts for none.
+// AppOf is the app of a job, for the row of one of its runs; 0 if the job's row is gone.
 func AppOf(job string) string {
 	return `coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = ` + job + `), 0)`
 }
 
-// Unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
+// Unsent selects the runs of dead nodes that were certainly not sent: their node knew the current job.
 const Unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
-// repeats selects the runs of dead nodes that are adopted in the same attempt: those that were surely not sent, and those
-// of which the node was only to record how the attempt had ended.
+// repeats selects the runs of dead nodes that are adopted in the same attempt: those that were certainly not sent, and
+// those with an ended attempt that the node had only to record.
 const repeats = Unsent + ` OR r.node <> 0 AND r.callback IS NOT NULL`
 
-// insertLost keeps the attempts of runs c that are lost with their node; where dead is 0, there is none.
+// insertLost keeps the attempts of runs c that are lost with their node; there is no attempt where dead is 0.
 const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
 	state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
-// adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
-// node is adopting is passed over.
+// adoptOf is a statement that adopts live runs r of the batch that meet conditions, after other steps. It skips runs
+// that another node is adopting.
 // $1 node, $2 token, $3 now, from $4 on: db.AdoptColumns
 func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.Statement {
-	// The run knows the job as it is now. What is known of an accepted attempt stays until its end is recorded: a node that adopts the
-	// run from this one then still knows that there is nothing to call.
+	// The run gets the current revision of its job. The state of an accepted attempt stays until its end is recorded:
+	// so a later adopter still knows that it must not call the target.
 	adopt := ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
 		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
 	FROM c WHERE` + db.OfChosen(f) + ` RETURNING ` + adoptedColumns
@@ -55,19 +55,19 @@ func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.State
 	return f.Steps(3, f.Rows(3, 4, "", db.AdoptColumns...), choose, db.LockedThere, 1, append(before, adopt)...)
 }
 
-// stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
+// stillMay is the condition that the app of a job j is still enabled and the node still active.
 // $1 node
 const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
 	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
-// lookFor is a statement that looks for runs to adopt.
+// lookFor is a statement that finds runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, from $6 on: db.LookColumns
 func lookFor(f db.Flavor, choose string) db.Statement {
 	return db.Reading(f.Rows(2, 6, "", db.LookColumns...) + choose)
 }
 
-// appsOf are common table expressions; a has the apps whose runs r a condition selects, if the node may adopt any of them, and after
-// which run of each to look. They are found by an index that begins with the app and has the condition, one step for each app.
+// appsOf are common table expressions; a has the apps with runs r that meet a condition, if the node may adopt any of
+// them, and the run to start after. An index with the condition that begins with the app finds them, a step for each.
 // $4 due, $5 number of apps
 func appsOf(condition string) string {
 	least := `SELECT min(r.app_id) FROM live_runs AS r WHERE ` + condition
@@ -79,11 +79,11 @@ func appsOf(condition string) string {
 		WHERE s.app` + inApps + `)`
 }
 
-// adoptableRow are the columns of a run that may be adopted, without when it is due, which comes behind them.
+// adoptableRow are the columns of an adoptable run, without its due time, which follows them.
 const adoptableRow = `r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.app_id, `
 
-// inTurns chooses from w, the first runs of each app, by turns: of each app its first, then of each its second, and so on. more tells
-// that the app has others behind a run, as far as w has them.
+// inTurns chooses runs from w, which has the first runs of each app, in turns: the first of each, then the second of
+// each, and so on. more means that the app has further runs after this one, as far as w contains them.
 // $3 limit
 const inTurns = `
 	SELECT w.scheduled_at, w.trigger_id, w.kind, w.job_id, w.revision, w.due, w.app_id, w.turn < w.of_app OR w.of_app >= $3
@@ -92,12 +92,12 @@ const inTurns = `
 		FROM w) AS w
 	ORDER BY w.turn, w.due, w.scheduled_at, w.trigger_id, w.kind LIMIT $3`
 
-// isIdle tells the live runs r of which live_runs_idle has entries.
+// isIdle selects the live runs r in the index live_runs_idle.
 const isIdle = `r.node = 0 AND r.state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards')`
 
-// idleRuns chooses runs that no node works on, by turns of apps, so that the backlog of one app, however long it is, costs the others
-// nothing. The sum keeps PostgreSQL from reading the primary key in that order. Runs of a disabled app wait until the app is enabled, and
-// runs of a job that requires labels wait for a node with them. What dead nodes have left is bounded by what nodes hold.
+// idleRuns chooses runs that no node works on, in turns of apps, so that a backlog of one app does not delay others.
+// The sum keeps PostgreSQL from reading the primary key in that order. Runs of a disabled app wait until it is enabled,
+// and runs that require labels wait for a node with them. Runs left by dead nodes are bounded by the runs of a node.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 func idleRuns(f db.Flavor) string {
 	const order = `r.scheduled_at + 0, r.trigger_id, r.kind`
@@ -112,19 +112,19 @@ func idleRuns(f db.Flavor) string {
 		AND (x.after_at IS NULL OR (` + order + `) > (x.after_at, x.after_trigger, x.after_kind)) AND ` + mayRun + `)` + inTurns
 }
 
-// takeIdle chooses those of the batch that no node works on now.
-// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
-// then the node would have begun it first. The number of an attempt that was not made is used again.
+// takeIdle chooses the runs of the batch that no node works on now. A run claimed by a dead node may have been sent,
+// unless its job wants a request at most once: then the node would have begun it first. The number of an attempt that
+// was not made is used again.
 const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 		CASE WHEN ` + repeats + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
 		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
 		'the node died' AS why, j.revision AS job_revision, b.now`
 
-// How whichIdle compares the state keeps PostgreSQL from the index of all that nodes have.
+// The form in which whichIdle compares the state keeps PostgreSQL from the index of runs by node.
 const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
 		AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
 
-// Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
+// Adoptable finds runs that no node works on, due retries, or runs that wait for a host.
 func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -153,8 +153,8 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	return found, nil
 }
 
-// adoptable is Adoptable, of the parameters of lookFor. Retries are looked for by time as long as one look finds all that are due, for
-// then there are no turns to be taken.
+// adoptable is Adoptable with the parameters of lookFor. It searches retries by time while one query finds all due
+// ones, because then no turns are needed.
 func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
 	look := func(by db.Statement) error {
 		found = nil
@@ -204,10 +204,10 @@ func (s *Store) LookArgs(query dispatcher.AdoptQuery, names, served []string) []
 			filled(trigger, rows), filled(kind, rows))...)
 }
 
-// filled fills a list up with values that say nothing.
+// filled pads a list with zero values.
 func filled[T any](list []T, rows int) []T { return append(list, make([]T, rows-len(list))...) }
 
-// Adopt gives a node those of runs that it may still adopt. Runs that cannot be adopted are set aside.
+// Adopt gives a node the runs that it may still adopt. Runs that cannot be adopted are set aside.
 func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -218,7 +218,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	}
 	var held []run.HeldRun
 	item := func(run dispatcher.Adoptable) string { return run.String() }
-	runs = WithoutAsides(s.Asides, work, runs, item, cmp.Or(query.Now, db.WallClock())) // those that could not even be set aside
+	runs = WithoutAsides(s.Asides, work, runs, item, cmp.Or(query.Now, db.WallClock())) // could not be set aside
 	err := InParts(ctx, s.OfStored, runs, func(part []dispatcher.Adoptable) error {
 		adopted, err := s.adoptPart(ctx, query, part)
 		held = append(held, adopted...)
@@ -232,7 +232,7 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	return db.SortedBy(held, db.HeldKey), nil
 }
 
-// adoptPart is Adopt of runs in one statement.
+// adoptPart is Adopt for runs in one statement.
 func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	adopt := s.Hot.Adopt
 	if query.Retries || query.WaitsFor != 0 {
@@ -248,25 +248,25 @@ func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 	return s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
 }
 
-// A dead node of which nothing is left is not looked at each time: next to a long snapshot that would cost as much as
-// all it ever had. But a transaction that it began when it lived may commit whenever the database gets to it. So it is
-// looked at again when it has been dead for twice as long as the last time, and after emptyFor at the latest. In
-// case the clock was wrong, a look in the future does not count.
+// A dead node without rows is not checked each time: next to a long snapshot that would cost as much as all its old
+// rows. But a transaction that it began while it lived may commit later. So it is checked again when it has been dead
+// twice as long as at the last check, and after emptyFor at the latest. A check in the future, caused by a wrong clock,
+// does not count.
 const (
 	mayHaveLeft = `o.state = 'dead' AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n)
 			OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= ` + emptyFor + `)`
 	emptyFor = `300000`
 )
 
-// deadNodes are those of which something may be left. $1 now, $2 says nothing
+// deadNodes are the dead nodes that may still have rows. $1 now, $2 unused
 const deadNodes = ` SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + ` ORDER BY o.id`
 
-// hasNothing tells that a node o has neither claims nor live runs, also such as this node may not adopt. The limits
-// keep PostgreSQL from joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
+// hasNothing is the condition that a node o has no claims or live runs at all. The limits keep PostgreSQL from joining
+// whole tables. It follows a CASE that reads b: otherwise PostgreSQL would evaluate it for each node.
 const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LIMIT 1 OFFSET 0)
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND ` + db.NotParked + ` LIMIT 1 OFFSET 0)`
 
-// noteEmpty notes of which of some dead nodes nothing is left.
+// noteEmpty notes which of some dead nodes have no rows left.
 // $1 now, from $2 on: db.IDColumns
 func noteEmpty(f db.Flavor) string {
 	return ` UPDATE nodes SET empty_at = (SELECT now FROM n) WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.id = b.id

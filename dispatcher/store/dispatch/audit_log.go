@@ -16,26 +16,26 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// AuditEntry is what an entry of the audit log says of a change, besides who made it.
+// AuditEntry is the content of an entry of the audit log, except the actor.
 type AuditEntry struct {
 	Action, App, Subject string
 	Revision             int64
-	Before, After        any // nil: none. What is stored of them is their JSON.
+	Before, After        any // nil: none. Their JSON is stored.
 }
 
-// Audit adds a change to the audit log. It notifies nobody; see notify.
+// Audit adds a change to the audit log. It does not notify nodes; see Notify.
 func (t *Tx) Audit(ctx context.Context, action, app, subject string, revision int64) error {
 	return t.AuditChange(ctx, AuditEntry{Action: action, App: app, Subject: subject, Revision: revision})
 }
 
-// AuditChange is audit of a change that tells what was before it and what is after it.
+// AuditChange is Audit for a change with its states before and after.
 func (t *Tx) AuditChange(ctx context.Context, c AuditEntry) error {
 	by := t.By
 	by.Now = t.At
 	return insertAuditEntry(ctx, t.Affect, t.Audits.ids.Add(1), by, c)
 }
 
-// drawAuditID draws the id of the first entry of a node. Those that follow count up, so that they stay in order.
+// drawAuditID draws the id of the first entry of a node. Later ids count up from it, so entries stay in order.
 func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
 // insertAuditEntry writes the entry of a change.
@@ -72,7 +72,7 @@ func writeAuditEntry(ctx context.Context, do execute, id int64, e access.AuditEn
 	return nil
 }
 
-// OrNullText turns JSON into a parameter: NULL if there is none.
+// OrNullText turns JSON into a parameter: NULL if it is empty.
 func OrNullText(raw json.RawMessage) *string {
 	if raw == nil {
 		return nil
@@ -81,7 +81,7 @@ func OrNullText(raw json.RawMessage) *string {
 	return &text
 }
 
-// cut stands for JSON that is too large for an entry.
+// cut replaces JSON that is too large for an entry.
 type cut struct {
 	Cut       string `json:"cut"`
 	Bytes     int    `json:"bytes"`
@@ -89,7 +89,7 @@ type cut struct {
 	Beginning string `json:"beginning,omitempty"`
 }
 
-// cutOf returns what stands for a text: at most size bytes of it, as JSON that has at most some 100 bytes more.
+// cutOf returns the replacement for a text: at most size bytes of it, as JSON with at most some 100 bytes more.
 func cutOf(what string, raw []byte, size int) cut {
 	sum := sha256.Sum256(raw)
 	c := cut{
@@ -109,8 +109,8 @@ func cutOf(what string, raw []byte, size int) cut {
 	return c
 }
 
-// boundedJSON returns the JSON of a definition. Of one that is too large the payload is cut first: it is the largest part,
-// and says the least about who may do what. The rest is cut only if that is not enough.
+// boundedJSON returns the JSON of a definition. If it is too large, the payload is cut first: it is the largest part
+// and matters least for access. The rest is cut only if that is not enough.
 func boundedJSON(value any) (json.RawMessage, error) {
 	raw, err := json.Marshal(value)
 	if err != nil || len(raw) <= access.MaxAuditDefinition {
@@ -129,14 +129,14 @@ func boundedJSON(value any) (json.RawMessage, error) {
 	return json.Marshal(cutOf("the definition", raw, access.MaxAuditDefinition-rest))
 }
 
-// AuditState is what a store knows for its audit log: the key that hashes the values of secrets, and the latest id.
+// AuditState is the state of a store for its audit log: the key that hashes the values of secrets, and the latest id.
 type AuditState struct {
 	key atomic.Pointer[[]byte]
 	ids atomic.Int64
 }
 
-// HashKey reads the key. It is random, so that nobody who has only the log finds a secret by trying a list; it stays, so that
-// two entries with the same secret have the same hash.
+// HashKey reads the key. It is random, so that a leaked log does not reveal secrets to guessing; it does not change, so
+// that two entries with the same secret have the same hash.
 func (a *AuditState) HashKey(ctx context.Context, q db.Querier) ([]byte, error) {
 	if known := a.key.Load(); known != nil {
 		return *known, nil
@@ -151,13 +151,13 @@ func (a *AuditState) HashKey(ctx context.Context, q db.Querier) ([]byte, error) 
 	return key, nil
 }
 
-// AuditedRun returns what the audit log shows of a run.
+// AuditedRun returns the form of a run in the audit log.
 func AuditedRun(run run.Run) any {
 	return map[string]any{"job": run.Job, "trigger": run.Trigger, "scheduled_at": run.ScheduledAt, "state": run.State}
 }
 
-// AuditedInput returns what the audit log shows of what a run was given: not the payload, which may hold anything, but its sum.
-// nil: nothing.
+// AuditedInput returns the form of a run's input in the audit log: not the payload, which may hold anything, but its
+// sum. nil: no input.
 func AuditedInput(input *run.Input) any {
 	if input == nil || input.Payload == nil {
 		return nil
@@ -165,7 +165,7 @@ func AuditedInput(input *run.Input) any {
 	return map[string]any{"payload": SumOf(input.Payload)}
 }
 
-// SumOf is what the audit log has of a payload.
+// SumOf returns the form of a payload in the audit log.
 func SumOf(payload json.RawMessage) any {
 	sum := sha256.Sum256(payload)
 	return map[string]any{"bytes": len(payload), "sha256": hex.EncodeToString(sum[:])}

@@ -14,29 +14,29 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// A broadcast is a live run in the state waiting_shards, and one run for each of its shards, which has the key of the
-// parent with another kind; see run.Key.Code. To spread it is one transaction. What ends a shard does not touch
-// the parent: the node that recorded it then looks whether the parent is done, and the handler does so for all.
+// A broadcast is a live run in the state waiting_shards with one run for each of its shards, which has the key of the
+// parent with another kind; see run.Key.Code. One transaction spreads it. The end of a shard does not touch the
+// parent: the node that recorded it then checks whether the parent is done, and the handler does so for all.
 //
 // A transaction that changes both locks the parent first.
 
-// heldShard is the node of a shard that waits until its parent, which is to be attempted again, is spread.
+// heldShard is the node of shards that wait until their parent, which is attempted again, is spread.
 const heldShard = -2
 
-// ofParent tells the shards r of a run.
+// ofParent selects the shards r of a run.
 // $1 scheduled instant, $2 trigger, $3 kind, all of the parent
 const ofParent = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind > $3 AND r.kind % 16 = $3`
 
-// shardsInFlight finds shards of a run r that a node works on. The limits of this and the next keep PostgreSQL from joining
-// all shards.
+// shardsInFlight finds shards of a run r that a node works on. The limits in this and the next query keep PostgreSQL
+// from joining all shards.
 const shardsInFlight = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
 			AND x.kind >= 16 AND x.kind % 16 = r.kind AND x.token <> 0 LIMIT 1 OFFSET 0`
 
-// anyShard finds shards of a run r that are not over.
+// anyShard finds unfinished shards of a run r.
 const anyShard = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
 		AND x.kind >= 16 AND x.kind % 16 = r.kind LIMIT 1 OFFSET 0`
 
-// DoneAttempt is the attempt of a run that waits for shards, if none is left.
+// DoneAttempt is the attempt of a run that waits for shards, once all have ended.
 // $1 scheduled instant, $2 trigger, $3 kind
 const DoneAttempt = `SELECT r.attempt FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3
 	AND r.state = 'waiting_shards' AND NOT EXISTS (` + anyShard + `)`
@@ -51,14 +51,14 @@ type broadcastStatements struct {
 	End      db.Statement // $1 now, from $2 on: BroadcastEndColumns
 }
 
-// BroadcastEndColumns are those of a batch of runs whose shards may all have ended.
+// BroadcastEndColumns are the columns of a batch of runs that may have no live shards left.
 var BroadcastEndColumns = append(db.EndColumns[:6:6], db.Col("state", db.Text), db.Col("class", db.Text))
 
 func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 	const (
 		parentKey = `SELECT r.scheduled_at, r.trigger_id, r.kind`
 		noShard   = ` AND NOT EXISTS (` + anyShard + `)`
-		// How it compares the state keeps PostgreSQL from the index of all broadcasts.
+		// The form of this comparison keeps PostgreSQL from the index of all broadcasts.
 		isSpread = ` AND (r.state = 'waiting_shards') = b.yes`
 		inOrder  = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 	)
@@ -66,7 +66,7 @@ func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 		` FROM b JOIN live_runs AS r ON` + db.Fence(f) + isSpread
 	const ofParent = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind >= 16 AND r.kind % 16 = b.kind`
 	shards := ` JOIN live_runs AS r ON` + ofParent
-	if _, lateral := f.(*db.Postgres); lateral { // a query of its own, as in db.EachRun
+	if _, lateral := f.(*db.Postgres); lateral { // a separate query, as in db.EachRun
 		shards = ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + ofParent + ` OFFSET 0) AS r`
 	}
 	return broadcastStatements{
@@ -89,7 +89,7 @@ func broadcastStatementsOf(f db.Flavor) broadcastStatements {
 	}
 }
 
-// KeyArgs are the parameters that name a run: scheduled instant, trigger, kind.
+// KeyArgs are the parameters of a run: scheduled instant, trigger, kind.
 func KeyArgs(key run.Key) []any {
 	return []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code())}
 }
@@ -128,7 +128,7 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 	return held, nil
 }
 
-// spread queues the shards of a run: one for each endpoint, or those that wait for it.
+// spread queues the shards of a run: new ones for each endpoint, or those held for it.
 func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string, list string) error {
 	key := append(KeyArgs(run.Key), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
@@ -151,13 +151,13 @@ func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string, lis
 		append([]any{run.Revision, run.HasInput}, t.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, jobs)...)...)
 }
 
-// BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
+// BroadcastEndpoints returns the ids of the endpoints of a run's shards.
 func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, error) {
 	endpoints, found, err := EndpointsOf(ctx, s.db.Read, key.Parent())
 	return endpoints, db.OrNotFound(found, err, "broadcast", key.Parent().String())
 }
 
-// EndpointsOf returns the endpoints of the shards of a run; found is false if it has none.
+// EndpointsOf returns the endpoints of a run's shards; found is false if it has no shards.
 func EndpointsOf(ctx context.Context, q db.Querier, parent run.Key) (endpoints []string, found bool, err error) {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
@@ -179,7 +179,7 @@ func ScanRunKey(row db.Scanner) (key run.Key, err error) {
 	return key, err
 }
 
-// EndBroadcasts ends runs of which all shards have ended.
+// EndBroadcasts ends runs with no live shards left.
 func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.Time) (ended int, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -215,7 +215,7 @@ func (s *Store) EndBroadcasts(ctx context.Context, parents []run.Key, now time.T
 		})
 	}
 	if err == nil && len(bounded) > 0 {
-		// The slots of jobs that are locked are passed on by the handler.
+		// The handler passes on the slots of locked jobs.
 		if err = s.ReleaseSlots(ctx, bounded); errors.As(err, new(*dispatcher.UndecidedError)) {
 			err = nil
 		}
@@ -250,7 +250,7 @@ func (s *Store) endBroadcast(ctx context.Context, key run.Key, now time.Time) (
 	return bounded, over && err == nil, err
 }
 
-// cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
+// cancelOrphans cancels shards of an ended parent: after a parent was given up, skipped or lost, only this ends them.
 func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 	parents, err := db.Collect(ctx, s.db.Read, ScanRunKey, s.Hot.Broadcast.Orphaned, endBatch+s.Asides.Count(dispatcher.WorkBroadcast))
 	if err != nil || len(parents) == 0 {
@@ -260,7 +260,7 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 	parents = WithoutAsides(s.Asides, dispatcher.WorkBroadcast, parents, item, db.WallClock())
 	return InParts(ctx, s.OfStored, parents, func(some []run.Key) error {
 		return s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *Tx) error {
-			// One may have been brought back meanwhile.
+			// A shard may have been brought back meanwhile.
 			orphaned, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Broadcast.Orphaned, endBatch+s.Asides.Count(dispatcher.WorkBroadcast))
 			if err != nil {
 				return err
@@ -273,8 +273,8 @@ func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 	})
 }
 
-// CancelShards cancels the shards of runs that are about to end. Those in flight keep the slot of their parent until their
-// requests have been given up.
+// CancelShards cancels the shards of runs that are about to end. Shards in flight keep the slot of their parent until
+// their requests have been given up.
 func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why string) error {
 	if len(parents) == 0 {
 		return nil
@@ -306,7 +306,7 @@ func CancelShards(ctx context.Context, t *Tx, parents []run.Key, now int64, why 
 	return Take(ctx, t, t.Hot.Slots.Cancel, EndingArgs(t, now, all)...)
 }
 
-// KeysOfEndings returns the keys of runs that end.
+// KeysOfEndings returns the keys of ending runs.
 func KeysOfEndings(lists ...[]Ending) (keys []run.Key) {
 	for _, list := range lists {
 		for _, one := range list {

@@ -18,7 +18,7 @@ type EndedShard struct {
 	class, reason string
 }
 
-// EndBroadcast ends a run, which the transaction has locked, if it waits for shards and none is left.
+// EndBroadcast ends a run locked by the transaction if it waits for shards and all have ended.
 func EndBroadcast(ctx context.Context, t *Tx, parent run.Key) (ended bool, err error) {
 	attempt, found, err := db.First(ctx, t, db.ScanInt, DoneAttempt, KeyArgs(parent)...)
 	if err != nil || !found {
@@ -40,11 +40,11 @@ func EndBroadcast(ctx context.Context, t *Tx, parent run.Key) (ended bool, err e
 	if err != nil {
 		return false, fmt.Errorf("end broadcast %s: %w", parent, err)
 	}
-	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay continues from here
 	return true, NotifyEnds(ctx, t)
 }
 
-// EndedShards returns those of the shards of a run that are over, by index.
+// EndedShards returns the ended shards of a run, by index.
 func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]EndedShard, error) {
 	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
 		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
@@ -52,11 +52,11 @@ func EndedShards(ctx context.Context, q db.Querier, parent run.Key) ([]EndedShar
 		list, KeyArgs(parent)...)
 }
 
-// mostShardsNamed is of how many shards the error of a broadcast says why they failed.
+// mostShardsNamed is how many failed shards the error of a broadcast names.
 const mostShardsNamed = 5
 
-// sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed. One that
-// its endpoint refused as stale does not, but the broadcast did not succeed either.
+// sumOfShards returns the outcome of a broadcast from its ended shards. A shard missing from the history counts as
+// failed. A shard refused by its endpoint as stale does not, but the broadcast has not succeeded either.
 func sumOfShards(shards []EndedShard, total int) (state run.State, class, why string) {
 	var failed []EndedShard
 	superseded := 0
@@ -79,7 +79,7 @@ func sumOfShards(shards []EndedShard, total int) (state run.State, class, why st
 	return run.Succeeded, "", ""
 }
 
-// whyShardsFailed returns the class of a broadcast of which shards failed, or are unknown, and names the first of them.
+// whyShardsFailed returns the class of a broadcast with failed or missing shards, and names the first of them.
 func whyShardsFailed(failed []EndedShard, unknown, total int) (class, why string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d shards failed", len(failed)+unknown, total)
@@ -100,7 +100,7 @@ func whyShardsFailed(failed []EndedShard, unknown, total int) (class, why string
 	return class, text.String()
 }
 
-// Shortened returns at most so many characters of a text.
+// Shortened returns a text cut to so many characters.
 func Shortened(text string, most int) string {
 	if letters := []rune(text); len(letters) > most {
 		return string(letters[:most]) + "…"
@@ -108,9 +108,9 @@ func Shortened(text string, most int) string {
 	return text
 }
 
-// RetryBroadcast brings a shard that has ended back, or those shards of a broadcast that failed, or all if none failed. A
-// parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread. args are the key of the run
-// and its job, as a runChange gets them.
+// RetryBroadcast brings back an ended shard, or the failed shards of a broadcast, or all of them if none failed. An
+// ended parent is queued, so that it gets a slot again, and its shards wait until it is spread. args are the key of the
+// run and its job, in the form of a runChange.
 func RetryBroadcast(ctx context.Context, t *Tx, id string, args []any, counts *run.ShardCounts) error {
 	key, err := run.ParseKey(id)
 	if err != nil {
@@ -151,7 +151,7 @@ func RetryBroadcast(ctx context.Context, t *Tx, id string, args []any, counts *r
 	return nil
 }
 
-// KeepLatest gives the latest attempts of those runs r of the history that a condition selects rows of their own.
+// KeepLatest writes the latest attempts of selected runs r of the history to their own rows.
 func KeepLatest(which string) string {
 	return `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 		SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, r.ended_at - r.started_ms, r.ended_at, r.http_status,
@@ -163,14 +163,14 @@ func KeepLatest(which string) string {
 // $1 scheduled instant, $2 trigger, $3 kind, $4 job
 const IsRun = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 
-// BackToLive queues runs of the history again, as the job is now.
+// BackToLive queues runs of the history again, with the current revision of their job.
 func BackToLive(node int) string {
 	return `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt, state, has_input)
 	SELECT r.scheduled_at, r.trigger_id, r.job_id, ` + AppOf("r.job_id") + `, r.kind, (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id),
 		` + strconv.Itoa(node) + `, 0, r.attempt, 'queued', ` + HasInput + ` FROM runs AS r WHERE`
 }
 
-// AddShards adds to a run which part of a broadcast it is, or what has become of its shards.
+// AddShards adds to a run its place in a broadcast, or the counts of its shards.
 func AddShards(ctx context.Context, q db.Querier, r *run.Run, key run.Key) error {
 	endpoints, found, err := EndpointsOf(ctx, q, key.Parent())
 	if err != nil || !found {
@@ -208,7 +208,7 @@ func fillShard(run *run.Run, endpoints []string) {
 	}
 }
 
-// AddEndpoints adds to shards of a run for which endpoints they were made.
+// AddEndpoints adds their endpoints to the shards of a run.
 func AddEndpoints(ctx context.Context, q db.Querier, parent string, shards []run.Run) error {
 	key, err := run.ParseKey(parent)
 	if err != nil {

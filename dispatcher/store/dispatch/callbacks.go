@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// CallbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
-// that the attempt failed before its node has recorded that it was accepted, Started is 0.
+// CallbackNote is the content of live_runs.callback: the state of an attempt accepted by its target. If the target
+// reports a failure before the node has recorded the acceptance, Started is 0.
 type CallbackNote struct {
 	Started   int64  `json:"started,omitempty"`
 	Status    int    `json:"status,omitempty"`
@@ -22,11 +22,11 @@ type CallbackNote struct {
 	Failed    bool   `json:"failed,omitempty"`
 	TimedOut  bool   `json:"timed_out,omitempty"` // of what failed
 	Message   string `json:"message,omitempty"`
-	// State is the revision of the state that the attempt was given; nil: its job carries none.
+	// State is the revision of the carried state given to the attempt; nil: its job carries no state.
 	State *int64 `json:"state,omitempty"`
 }
 
-// Column is the text of a note that a row has.
+// Column returns the text of a note for its row.
 func (n CallbackNote) Column() *string {
 	text, err := json.Marshal(n)
 	if err != nil {
@@ -36,7 +36,7 @@ func (n CallbackNote) Column() *string {
 	return &column
 }
 
-// ReadCallbackNote reads the text that a row has of a note.
+// ReadCallbackNote reads the text of a note from its row.
 func ReadCallbackNote(text string) (n CallbackNote, err error) {
 	if err = json.Unmarshal([]byte(text), &n); err != nil {
 		err = fmt.Errorf("stored callback: %w", err)
@@ -44,8 +44,8 @@ func ReadCallbackNote(text string) (n CallbackNote, err error) {
 	return n, err
 }
 
-// acceptedAttempt is the note of a run that a node adopts, as the engine knows it. An attempt whose note cannot be read has failed:
-// the run has been adopted by then, and must go on.
+// acceptedAttempt converts the note of an adopted run for the engine. An attempt with an unreadable note counts as
+// failed: the run has been adopted by then, and must continue.
 func acceptedAttempt(text string) *run.AcceptedAttempt {
 	n, err := ReadCallbackNote(text)
 	if err != nil {
@@ -60,8 +60,8 @@ func acceptedAttempt(text string) *run.AcceptedAttempt {
 	return a
 }
 
-// chooseCompleted chooses runs that their targets complete. Of one whose node has not recorded yet that the target accepted
-// the attempt, the row of the attempt takes that as a late result.
+// chooseCompleted chooses runs that their targets complete. If the node has not yet recorded that the target accepted
+// the attempt, that record becomes a late result in the row of the attempt.
 func chooseCompleted(f db.Flavor) string {
 	return `SELECT` + ChosenEnd(End{at: `b.now`, State: `'succeeded'`, Class: `''`, Message: `b.error`}) + `,
 		CASE WHEN r.state <> 'waiting_callback' AND r.node > 0 AND r.claimed_at IS NOT NULL THEN 1 ELSE 0 END AS attempted

@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// advanceMatches is the compare-and-swap of clocks, and all that a claim must check
-// again: not off, not early, the app enabled, the node active. The clocks of an app that has just been disabled
-// follow its switch in portions, so it is the app that decides.
+// advanceMatches is the compare-and-swap of clocks with all conditions that a claim must check
+// again: not off, not early, the app enabled, the node active. The clocks of a newly disabled app
+// follow its switch in portions, so the app itself decides.
 // $1 node, $4 lead in milliseconds
 const advanceMatches = ` t.id = b.id AND t.revision = b.revision
 	AND t.calendar_revision = b.calendars AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
@@ -27,25 +27,25 @@ const advanceMatches = ` t.id = b.id AND t.revision = b.revision
 const advanced = `UPDATE trigger_clock AS t SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due,
 	state = CASE WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END, ended_at = `
 
-// advance is the claim of a fire. What ended_at still says is of a run before it.
+// advance is the claim of a fire. It clears ended_at, which belongs to an earlier run.
 const advance = advanced + `NULL FROM b WHERE` + advanceMatches
 
-// advanceSettled is the settlement of missed fires. A fixed delay that was skipped has ended with that.
+// advanceSettled is the settlement of missed fires. A skipped fixed delay ends with it.
 const advanceSettled = advanced + `CASE WHEN t.delayed AND b.run_at IS NULL THEN b.now END FROM b WHERE` + advanceMatches
 
 const claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 
 const claimedRow = `t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no`
 
-// insertClaim makes one row of all fires c that were won, but of those that want rows of their own.
+// insertClaim makes one row of all won fires c, except those that want their own rows.
 // $1 node, $2 token
 func insertClaim(f db.Flavor) string {
 	return ` INSERT INTO claims (token, node, claimed_at, ` + f.ClaimColumns() + `)
 	SELECT $2, $1, min(c.now), ` + f.ClaimValues() + ` FROM c WHERE c.live = c.no HAVING count(*) > 0`
 }
 
-// insertLive makes live runs of what was won. A trigger that was declared again may have reached an instant that has
-// a run; the claim then advances it and wins nothing.
+// insertLive makes live runs of won fires. A trigger that was declared again may have reached an instant that has
+// a run; the claim then advances it and wins no run.
 // $1 node, $2 token
 const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt,
 	state)
@@ -53,7 +53,7 @@ const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_
 
 const returnLive = ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
-// Claim advances triggers, stores their runs in a claim or among the live runs, and returns the runs that were won.
+// Claim advances triggers, stores their runs in a claim or among the live runs, and returns the won runs.
 func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	if len(batch.Advances) == 0 {
 		return nil, nil
@@ -66,7 +66,7 @@ func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 		won, err := s.claim(ctx, some)
 		if err == nil {
 			held = append(held, won...)
-			token++ // a claim is one row; another one, of the other part of a batch that failed, has a token of its own
+			token++ // a claim is one row; the other part of a split batch is another claim with its own token
 		}
 		return err
 	}, func(one dispatcher.Advance, why error) error {
@@ -78,7 +78,7 @@ func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.H
 	return held, nil
 }
 
-// claim is Claim of fires in one statement.
+// claim is Claim for fires in one statement.
 func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.Hot.Claim
@@ -129,27 +129,27 @@ func (a *advances) add(one dispatcher.Advance) {
 	a.job = append(a.job, one.JobID)
 }
 
-// columns are in the order of advanceColumns, with more behind them.
+// columns returns the columns in the order of advanceColumns, followed by more.
 func (a *advances) columns(more ...any) []any {
 	return append([]any{a.id, a.revision, a.calendars, a.prev.Cells, a.next, a.then.Cells, a.thenDue.Cells, a.job}, more...)
 }
 
-// heldColumns are a HeldRun of a row among the live runs, and whether it is one.
+// heldColumns are a HeldRun from a row of live_runs, with TRUE for live.
 const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until, claimed_at, TRUE`
 
-// heldFire are those of a fire f of a claim.
+// heldFire are the same columns for a fire f of a claim.
 const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token, 1, 0, CAST(NULL AS BIGINT), f.claimed_at, FALSE`
 
-// adoptedColumns are heldColumns, what is known of an attempt that is over, and whether the run has an input. No other
-// statement meets a run with one before it was adopted.
+// adoptedColumns are heldColumns, the note of an accepted attempt, and whether the run has an input. Other statements
+// meet only runs without an input or already adopted ones.
 const adoptedColumns = heldColumns + `, callback, has_input`
 
-// heldRuns runs a hot statement that returns heldColumns of runs, mostly so many, the latest last.
+// heldRuns runs a hot statement that returns heldColumns of runs, about so many rows, the latest last.
 func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot db.Statement, args []any) ([]run.HeldRun, error) {
 	return s.readHeld(ctx, most, newHeldRow(rows), hot, args)
 }
 
-// readHeld is heldRuns for what a row is read into.
+// readHeld is heldRuns with a given scan destination.
 func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot db.Statement, args []any) ([]run.HeldRun, error) {
 	ctx, cancel := db.Bound(ctx, most)
 	defer cancel()
@@ -167,7 +167,7 @@ func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow,
 	return held, err
 }
 
-// heldRow is where heldColumns of one row after the other are read into, as dueRow.
+// heldRow is the scan destination of heldColumns, reused for each row like dueRow.
 type heldRow struct {
 	run            run.HeldRun
 	at             int64
@@ -175,7 +175,7 @@ type heldRow struct {
 	until, claimed pgtype.Int8
 	callback       *string
 	refs           []any
-	rows           int // about so many are read
+	rows           int // expected number of rows
 }
 
 func newHeldRow(rows int) *heldRow {
@@ -211,18 +211,18 @@ func (r *heldRow) scan(row db.Scanner) (run.HeldRun, error) {
 	return run, err
 }
 
-// heldRows are the rows among the live runs that a node holds and has not begun.
+// heldRows are the live runs that a node holds and has not begun.
 // $1 node, $2 token, 0 for any
 const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
 	WHERE node = $1 AND (token = $2 OR $2 = 0) AND ` + db.NotParked + ` AND state <> 'running'`
 
-// Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
-// left out of those under any token: they are as many as there is work in flight, and to tell which of their
-// fires are open takes a look into the history for each.
+// Held returns the runs that a node holds and has not begun. With token 0 it leaves out claims that this process
+// remembers: they are as many as the work in flight, and finding their open fires takes a look-up in the history for
+// each.
 func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
 	ctx, cancel := db.Bound(ctx, db.ClaimTimeout)
 	defer cancel()
-	// Claims first: what leaves them meanwhile is then found among the live runs.
+	// Claims first: runs that leave them meanwhile are then found among the live runs.
 	claimed, err := s.heldInClaims(ctx, node, token)
 	var held []run.HeldRun
 	if err == nil {
@@ -234,7 +234,7 @@ func (s *Store) Held(ctx context.Context, node run.NodeID, token run.Token) ([]r
 	return joinHeld(claimed, held), nil
 }
 
-// joinHeld returns runs of claims and live runs, each once.
+// joinHeld merges the runs of claims and the live runs without duplicates.
 func joinHeld(claimed, live []run.HeldRun) []run.HeldRun {
 	if len(claimed) == 0 {
 		return live
@@ -251,8 +251,7 @@ func joinHeld(claimed, live []run.HeldRun) []run.HeldRun {
 	return db.SortedBy(live, db.HeldKey)
 }
 
-// A fire that is caught up by itself has a run of kind schedule, and else there is one of kind
-// catch_up.
+// With fire_all a catch-up fire has a run of kind schedule, otherwise of kind catch_up.
 const settleExtra = `CASE WHEN decision = 'fire_all' THEN 1 ELSE 3 END AS kind, 'waiting' AS waiting`
 
 const settledRow = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reason`
@@ -265,7 +264,7 @@ const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_
 // insertCaughtUp makes live runs of the catch-ups.
 const insertCaughtUp = insertLive + `c.run_at IS NOT NULL` + returnLive
 
-// Settle records what is decided about missed fires, and returns the catch-up runs that were won.
+// Settle records decisions about missed fires, and returns the won catch-up runs.
 func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	if len(batch.Settlements) == 0 {
 		return nil, nil
@@ -286,7 +285,7 @@ func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 	return db.SortedBy(held, db.HeldKey), nil
 }
 
-// settle is Settle of triggers in one statement.
+// settle is Settle for triggers in one statement.
 func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	a := newAdvances(len(batch.Settlements))
 	var to, missed []int64
@@ -306,8 +305,8 @@ func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run
 	return s.heldRuns(ctx, db.OtherTimeout, len(batch.Settlements), s.Hot.Settle, args)
 }
 
-// checkAdvance refuses an advance without the job of its trigger: the run would be stored as one of no job, which no list
-// shows and no retention ends.
+// checkAdvance refuses an advance without the job of its trigger: its run would belong to no job, so no list would show
+// it and no retention would delete it.
 func checkAdvance(one dispatcher.Advance) error {
 	if one.JobID == 0 {
 		return fmt.Errorf("advance of trigger %d: JobID is 0; it must be the id of the trigger's job, see TriggersByID", one.TriggerID)
@@ -315,7 +314,7 @@ func checkAdvance(one dispatcher.Advance) error {
 	return nil
 }
 
-// beginRuns begins the runs of the batch that are still held. The fence is part of the update: a run may be
+// beginRuns begins the runs of the batch that are still held. The fence is part of the update because a run may be
 // cancelled meanwhile.
 func beginRuns(f db.Flavor) string {
 	return db.Chosen(`SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.token AS of_token,
@@ -344,7 +343,7 @@ func (s *Store) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRun, e
 	return begun, nil
 }
 
-// heldAside sets aside runs that a node holds and that failed alone.
+// heldAside sets aside held runs that failed alone.
 func (s *Store) heldAside(ctx context.Context, work dispatcher.Work) func(run.HeldRun, error) error {
 	return func(run run.HeldRun, why error) error {
 		return s.setRunAside(ctx, failedRun{work, run.Key, run.Token, why}, time.Time{})
@@ -355,7 +354,7 @@ const releaseRuns = ` UPDATE live_runs AS r SET state = 'queued', node = 0, toke
 	attempt = r.attempt - 1
 	FROM b WHERE`
 
-// Release hands back runs that were not begun, for any node to adopt.
+// Release returns runs that were not begun, for any node to adopt.
 func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
@@ -374,7 +373,7 @@ func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
 	return s.Change(ctx, input.Change{}, func(_ context.Context, t *Tx) error {
-		t.Notify(dispatcher.Notification{Adopt: true}) // other nodes may adopt them now
+		t.Notify(dispatcher.Notification{Adopt: true}) // other nodes may now adopt them
 		return nil
 	})
 }

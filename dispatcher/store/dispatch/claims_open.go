@@ -11,26 +11,26 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// openClaims are the claims of this process with those of their fires that it has not recorded. By them it
-// knows, without asking the database, which fires it may record by their claim, and which record is the last of a claim
+// openClaims are the claims of this process with their unrecorded fires. From them it
+// knows, without a query, which fires it may record by their claim, and which record is the last of a claim
 // and deletes it.
 //
-// They are a memory, never the truth. A record whose outcome is unknown, or which the database did not take in
-// full, makes the process forget its claims. So does a new connection, if something of them is recorded: it may lead to a
-// server that has lost these records, and to delete the claim would lose the fires. What is recorded of a claim that
-// is forgotten unfolds it first, and a claim that is never deleted is unfolded after a while.
+// They are only a memory of the database. After a record with unknown outcome, or one that the database stored only in
+// part, the process forgets its claims. It also does so with partly recorded claims on a new connection: that may lead
+// to a server that lost these records, and deleting the claim would lose the fires. A record for a forgotten claim
+// unfolds it first, and a claim that is never deleted is unfolded after a while.
 type openClaims struct {
 	mu     sync.Mutex
 	claims map[run.Token]*openClaim
-	doubt  time.Time // when the database last came to have, perhaps, a claim that is not among claims; local; zero: never
+	doubt  time.Time // when the database last may have got a claim missing from claims; local; zero: never
 }
 
 type openClaim struct {
 	at    time.Time
 	fires map[int64]int64 // scheduled times, by trigger
-	// partial tells that the claim has other fires, which are recorded.
+	// partial means that the claim has other fires, which are recorded.
 	partial bool
-	ends    bool // its last record is on its way, and deletes it
+	ends    bool // its last record is in progress and deletes it
 }
 
 func newOpenClaims() *openClaims {
@@ -44,8 +44,8 @@ func (o *openClaims) doubted() {
 	o.doubt = db.WallClock()
 }
 
-// looked notes that the claims of an age were looked for at a local time, and unfolded. A claim whose response was lost may
-// be committed as late as a statement may run, and is found once it has the age.
+// looked notes that claims of an age were searched for at a local time, and unfolded. A claim with a lost response may
+// commit as late as a statement may run, and is found when it reaches the age.
 func (o *openClaims) looked(at time.Time, age time.Duration) {
 	const late = 2 * time.Minute
 	o.mu.Lock()
@@ -55,7 +55,7 @@ func (o *openClaims) looked(at time.Time, age time.Duration) {
 	}
 }
 
-// anyBefore tells whether the database may have claims of this process up to a time.
+// anyBefore reports whether the database may have claims of this process up to a time.
 func (o *openClaims) anyBefore(at time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +70,7 @@ func (o *openClaims) anyBefore(at time.Time) bool {
 	return false
 }
 
-// add notes the fires of claims among runs that were won. partial tells that the claims may have others.
+// add notes the fires of claims among won runs. partial means that the claims may have other fires.
 func (o *openClaims) add(held []run.HeldRun, partial bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +87,7 @@ func (o *openClaims) add(held []run.HeldRun, partial bool) {
 	}
 }
 
-// knows tells whether a claim is remembered.
+// knows reports whether a claim is remembered.
 func (o *openClaims) knows(token run.Token) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +106,7 @@ func (o *openClaims) Forget(tokens ...int64) {
 	}
 }
 
-// forgetPartial forgets the claims of which something is recorded.
+// forgetPartial forgets partly recorded claims.
 func (o *openClaims) forgetPartial() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +118,7 @@ func (o *openClaims) forgetPartial() {
 	}
 }
 
-// forgetBefore forgets the claims up to a time, which are unfolded by then.
+// forgetBefore forgets the claims up to a time, which have been unfolded.
 func (o *openClaims) forgetBefore(at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,8 +129,7 @@ func (o *openClaims) forgetBefore(at time.Time) {
 	}
 }
 
-// split returns those of records that are of open fires, and the others. A fire that is in records twice is
-// among both.
+// split divides records into those of open fires and others. A fire that occurs twice is in both.
 func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatcher.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,7 +138,7 @@ func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatch
 		twice := i > 0 && records[i-1].Key == r.Key
 		return r.Kind == run.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !twice && o.isOpen(r)
 	}
-	all := 0 // so many are open, mostly all
+	all := 0 // number of open fires, mostly all
 	for all < len(records) && isOpen(all) {
 		all++
 	}
@@ -163,8 +162,8 @@ func (o *openClaims) isOpen(r *dispatcher.Record) bool {
 	return open && at == r.ScheduledAt.UnixMilli()
 }
 
-// tokens returns the claims of open fires in order: those that have more open fires, which stay, and those that
-// have not, which their record deletes.
+// tokens returns the claims of open fires in order: those that have further open fires, which stay, and those that
+// their record deletes.
 func (o *openClaims) tokens(records []dispatcher.Record) (stay, closed []int64) {
 	count := map[run.Token]int{}
 	for _, r := range records {
@@ -196,18 +195,18 @@ func (o *openClaims) recorded(records []dispatcher.Record) {
 		claim.partial = true
 		if delete(claim.fires, r.TriggerID); len(claim.fires) == 0 {
 			delete(o.claims, r.Token)
-			if !claim.ends { // two records at once, of which neither was the last
+			if !claim.ends { // two simultaneous records, neither of which was the last
 				o.doubt = db.WallClock()
 			}
 		}
 	}
 }
 
-// LockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded or divided, then it is
-// among the live runs or in the history. It returns the job of the run; 0: there is no such run, or it stays in a claim of its own,
-// which is locked, because it cannot have a row.
+// LockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded or divided, then
+// the run is among the live runs or in the history. It returns the job of the run; 0: the run does not exist, or it
+// stays in its own claim, which is locked, because it cannot have a row.
 func (s *Store) LockRun(ctx context.Context, t *Tx, key run.Key) (job int64, unfolded []int64, err error) {
-	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
+	if key.Shard > 0 { // whatever ends the parent reads its shards under this lock
 		if _, _, err := s.LockRun(ctx, t, key.Parent()); err != nil {
 			return 0, nil, err
 		}
@@ -233,8 +232,8 @@ func (s *Store) LockRun(ctx context.Context, t *Tx, key run.Key) (job int64, unf
 }
 
 // ClaimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the history are,
-// too. A condition on the fires f and what is looked up of them, o, says in which days: PostgreSQL takes a lock on
-// each day that it does not rule out, and makes a plan for it. The limits keep it from joining whole days.
+// too. A condition on the fires f and the rows o that are looked up limits the days: PostgreSQL locks and plans each
+// day that it cannot rule out. The limits keep it from joining whole days.
 func ClaimedRuns(f db.Flavor, of, lookedUp string) string {
 	const (
 		found = ` AS o WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1`
@@ -249,5 +248,5 @@ func ClaimedRuns(f db.Flavor, of, lookedUp string) string {
 			AND NOT EXISTS (SELECT 1 FROM live_runs` + found + one + of
 }
 
-// AnyClaim selects of ClaimedRuns those of all claims, whatever their days.
+// AnyClaim selects the ClaimedRuns of all claims, whatever their days.
 func AnyClaim(f db.Flavor) string { return ClaimedRuns(f, "", "") }

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// A node asks for old claims only while it may have some: of which it remembers one, or of which it cannot be sure.
+// A node searches for old claims only while it may have some: those it remembers, or those it cannot be sure about.
 func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for what there is none of.
+// dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for NULL.
 const dueColumns = `t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1), coalesce(t.next_fire_time, -1),
 	coalesce(t.due_at, -1), t.misfire_after, coalesce(t.attempt_timeout, -1), t.node_labels`
 
-// dueRow is where dueColumns of one row after the other are read into. A poll reads a row for every fire, and a row
-// of its own for each would cost an allocation a column.
+// dueRow is the scan destination of dueColumns, reused for each row. A poll reads a row for every fire, and separate
+// destinations would cost an allocation for each column.
 type dueRow struct {
 	trigger                                dispatcher.DueTrigger
 	prev, next, due, misfireAfter, timeout int64
@@ -46,7 +46,7 @@ func (r *dueRow) scan(row db.Scanner) (dispatcher.DueTrigger, error) {
 	return t, err
 }
 
-// orNever is the instant of a column of dueColumns.
+// orNever returns the instant of a column of dueColumns.
 func orNever(ms int64) time.Time {
 	if ms < 0 {
 		return time.Time{}
@@ -54,36 +54,36 @@ func orNever(ms int64) time.Time {
 	return db.Instant(ms)
 }
 
-// DueLists are the lists of a query of due triggers side by side, each filled up. Only DueOfJobs has jobs.
+// DueLists are the lists of a query of due triggers next to each other, all padded. Only DueOfJobs has jobs.
 var (
 	DueLists  = []db.Column{db.Col("app", db.Bigint), db.Col("labels", db.Text)}
 	DueOfJobs = append(DueLists[:2:2], db.Col("job", db.Bigint))
 )
 
-// dueTriggers is one page of the window, by trigger_clock_due: it reads no entry of a trigger that is off, and no
-// row of one that is outside of the range of ids.
+// dueTriggers is one page of the window, by trigger_clock_due: it reads no entries of triggers that are off, and no
+// rows of triggers outside the range of ids.
 // $2 until, $3 due and $4 trigger of the last row, $5 limit, $6 first and $7 last id
 const dueTriggers = ` SELECT ` + dueColumns + ` FROM trigger_clock AS t
 	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at <= $2 AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
 
-// dueTriggersOfJobs is the same for the triggers of some jobs, by triggers_job. The planner can only begin with these:
-// what a trigger must be like is one expression that needs the row of both.
+// dueTriggersOfJobs does the same for the triggers of some jobs, by triggers_job. The planner can only begin with
+// these: the condition for triggers is one expression that needs the rows of both.
 const dueTriggersOfJobs = `, d AS MATERIALIZED (SELECT g.id, b.yes, b.no FROM b JOIN triggers AS g ON g.job_id = b.job)
 	SELECT ` + dueColumns + ` FROM d JOIN trigger_clock AS t ON t.id = d.id WHERE CASE WHEN t.off = 0 AND t.due_at <= $2
 		AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
 
 const ofJobsEnd = ` THEN d.yes ELSE d.no END`
 
-// dueFilter leaves out other apps and other sets of labels, and what an app that has just been disabled has
-// left in the index; see followApp.
+// dueFilter leaves out other apps and other sets of labels, and entries of an app that has just been disabled
+// that are still in the index; see followApp.
 // $8 number of apps, $9 number of sets of labels
 const dueFilter = ` AND ($8 = 0 OR t.app_id IN (SELECT app FROM b))
 	AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b))` + NotSwitchedOff
 
-// NotSwitchedOff leaves out the triggers of apps that were disabled and whose clocks do not all follow yet.
+// NotSwitchedOff leaves out the triggers of disabled apps with clocks that do not all follow yet.
 const NotSwitchedOff = ` AND t.app_id NOT IN (SELECT id FROM apps WHERE switched_to IS NOT NULL AND NOT enabled)`
 
-// The sum of the two columns might not fit into a number, and the statement would fail for all.
+// Adding the two columns might overflow, and the statement would fail for all.
 const (
 	onTime  = ` AND t.misfire_after >= (SELECT now FROM n) - t.due_at`
 	tooLate = ` AND t.misfire_after < (SELECT now FROM n) - t.due_at`
@@ -133,7 +133,7 @@ func (s *Store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 
 // DueArgs are the parameters of dueStatements.
 func (s *Store) DueArgs(query dispatcher.DueQuery) []any {
-	// Behind what is due before From, and behind the page before.
+	// After the triggers due before From, and after the previous page.
 	after, afterID := int64(-1), int64(0)
 	if !query.From.IsZero() {
 		after, afterID = query.From.UnixMilli()-1, math.MaxInt64
@@ -150,8 +150,8 @@ func (s *Store) DueArgs(query dispatcher.DueQuery) []any {
 		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.db.Batch(lists...)...)
 }
 
-// DueListsOf returns the columns of DueLists, or of DueOfJobs if there are jobs. What fills up a list repeats it
-// or names nothing that there is.
+// DueListsOf returns the columns of DueLists, or of DueOfJobs if there are jobs. Padding repeats a list's values or
+// matches no rows.
 func DueListsOf(apps, labels []string, jobs []int64) []any {
 	rows := max(len(apps), len(labels), len(jobs))
 	ids, sets := make([]int64, rows), make([]string, rows)
@@ -170,15 +170,15 @@ func DueListsOf(apps, labels []string, jobs []int64) []any {
 	return []any{ids, sets, append(jobs, make([]int64, rows-len(jobs))...)}
 }
 
-// OverdueApps finds the apps of overdue triggers that a node may settle. Of apps that are disabled and of labels
-// that no node has there is nothing in the index.
+// OverdueApps finds the apps of overdue triggers that a node may settle. The index has no entries of disabled apps
+// and of labels that no node has.
 // $2 number of apps, $3 the least due time
 const OverdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (SELECT t.app_id FROM trigger_clock AS t
 	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at >= $3 AND t.due_at < (SELECT now FROM n)` + tooLate + `
 		AND ($2 = 0 OR t.app_id IN (SELECT app FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b)))
 	ORDER BY a.name`
 
-// OverdueApps returns the apps that have overdue triggers for a node of these labels.
+// OverdueApps returns the apps that have overdue triggers for a node with these labels.
 func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -194,7 +194,7 @@ func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Lab
 	return db.Collect(ctx, s.db.Read, db.ScanText, s.db.Rows(1, 4, "", DueLists...)+OverdueApps, args...)
 }
 
-// upcomingTriggers counts what the window poll would read, up to a limit, by the same index.
+// upcomingTriggers counts the rows that the window poll would read, up to a limit, by the same index.
 // $1 until, $2 limit, $3 number of apps
 const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS t
 	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at <= $1 AND ($3 = 0 OR t.app_id IN (SELECT app FROM b))` + NotSwitchedOff + `
@@ -211,7 +211,7 @@ func (s *Store) Upcoming(ctx context.Context, apps []string, until time.Time, li
 	return int(n), nil
 }
 
-// awaitedCallbacks counts the runs that wait for a callback, up to a limit, by an index that has no others.
+// awaitedCallbacks counts the runs that wait for a callback, up to a limit, by an index of only such runs.
 // $1 limit, $2 number of apps
 const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 	WHERE r.state = 'waiting_callback' AND ($2 = 0 OR j.app_id IN (SELECT app FROM b)) LIMIT $1) AS u`
@@ -226,31 +226,31 @@ func (s *Store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) 
 	return int(n), nil
 }
 
-// PendingEnd is the end of a run, or a decision about missed fires, that has yet to be followed.
+// PendingEnd is the end of a run, or a decision about missed fires, with followers still to be queued.
 type PendingEnd struct {
-	Key        run.Key // of missed fires, the kind is empty and the instant the first
+	Key        run.Key // for missed fires: without kind, with the first instant
 	JobID      int64
 	AppID      int64 // of the job
 	EndedAt    time.Time
 	StartedAt  *time.Time
 	Attempt    int
 	HTTPStatus int
-	State      run.State // of missed fires: empty
+	State      run.State // for missed fires: empty
 	Class      run.Class
 	Reason     string
-	// How often it could not be followed, why, and when it is tried again; 0: at once.
+	// How often following failed, why, and when it is tried again; 0: at once.
 	Tries   int
 	Problem string
 	TryAt   int64
-	// judged tells that alerts know of it already, and group that its job calls a group.
+	// Judged means that alerts have evaluated it, and Group that its job calls a group.
 	Judged, Group bool
 	Salt          run.Salt // of the app
-	// What the job and the trigger are called now. follows is 0 if the job is deleted.
+	// The current names of the job and the trigger. follows is 0 if the job is deleted.
 	App, Job, Trigger string
 	Follows           run.FollowMask
 }
 
-// Event returns which event of the job it is.
+// Event returns the event of the job.
 func (e *PendingEnd) Event() run.FollowEvent {
 	switch e.State {
 	case "":
@@ -261,7 +261,7 @@ func (e *PendingEnd) Event() run.FollowEvent {
 	return run.OnFailure
 }
 
-// Run returns the id of the run that ended; empty: fires were missed.
+// Run returns the id of the ended run; empty: fires were missed.
 func (e *PendingEnd) Run() string {
 	if e.Key.Kind == "" {
 		return ""
@@ -269,7 +269,7 @@ func (e *PendingEnd) Run() string {
 	return e.Key.String()
 }
 
-// Missed returns the id that the first of missed fires would have as a run; empty: a run ended.
+// Missed returns the id that the first missed fire would have as a run; empty: a run ended.
 func (e *PendingEnd) Missed() string {
 	if e.Key.Kind != "" {
 		return ""
@@ -277,7 +277,7 @@ func (e *PendingEnd) Missed() string {
 	return run.Key{TriggerID: e.Key.TriggerID, ScheduledAt: e.Key.ScheduledAt, Kind: run.KindSchedule}.String()
 }
 
-// PendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
+// PendingEnds returns the pending ends chosen by a query of pending_ends alone.
 func PendingEnds(chosen string) string {
 	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.app_id, e.attempt, e.started_at, e.http_status, e.state,
 			e.class, e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
@@ -303,13 +303,13 @@ func (e *PendingEnd) KeyArgs() []any {
 	return []any{e.EndedAt.UnixMilli(), e.Key.TriggerID, e.Key.ScheduledAt.UnixMilli(), int64(e.Key.Kind.Code())}
 }
 
-// SetAside returns what people are told of an end that is set aside.
+// SetAside returns the public description of an end that is set aside.
 func (e *PendingEnd) SetAside() dispatcher.SetAside {
 	return dispatcher.SetAside{Work: dispatcher.WorkFollow, App: e.App, Job: e.Job, Run: e.Run(), Problem: e.Problem, Tries: e.Tries,
 		TryAt: db.Instant(e.TryAt)}
 }
 
-// InsertMisfires records what a change of a definition decided, and queues the runs that follow from it.
+// InsertMisfires records the decisions of a change of a definition, and queues the runs that follow from them.
 func InsertMisfires(ctx context.Context, t *Tx, missed []dispatcher.Misfire) error {
 	if len(missed) == 0 {
 		return nil
@@ -357,8 +357,8 @@ func InsertMisfires(ctx context.Context, t *Tx, missed []dispatcher.Misfire) err
 	return NotifyEnds(ctx, t)
 }
 
-// queueSettled queues the runs of pending fires that a change of a definition settled. They wait as retries do: until they are
-// due, and as long as a pause or a switch holds the job or the trigger.
+// queueSettled queues the runs of pending fires that a change of a definition settled. They wait as retries do: until
+// they are due, and while a pause or a switch holds the job or the trigger.
 func queueSettled(ctx context.Context, t *Tx, settled []dispatcher.Misfire) error {
 	runs, due := make([]QueuedRun, 0, len(settled)), make(map[run.Key]int64, len(settled))
 	for _, m := range settled {

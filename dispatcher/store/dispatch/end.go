@@ -13,16 +13,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// However a live run ends, it does so by the same steps, in one transaction: it enters the history, the clock of a
-// fixed delay learns when its run ended, and the row among the live runs goes. What ends it chooses the run, and
-// says how it ended.
+// All live runs end by the same steps, in one transaction: the run enters the history, the clock of a fixed delay gets
+// the time of the end, and the row among the live runs is deleted. The caller chooses the runs and their outcomes.
 
-// End says how a live run r ends, each as an expression.
+// End is the outcome of a live run r, as expressions.
 type End struct {
 	node, attempt, started, at, status, State, Class, Message string
 }
 
-// ChosenEnd lists the columns of c that the steps of an end rely on. A field that is empty is the row's own.
+// ChosenEnd lists the columns of c that the steps of an end need. Empty fields take the values of the row.
 func ChosenEnd(e End) string {
 	or := func(expression, own string) string {
 		if expression == "" {
@@ -46,25 +45,24 @@ func insertEnded(where string) string {
 		NULLIF(c.of_error, '') FROM c` + where
 }
 
-// millisBefore is how long before an end something was; NULL if that does not fit. It subtracts only what is near.
+// millisBefore is how long before an end something was; NULL if that does not fit. It subtracts only close instants.
 func millisBefore(end, at string) string {
 	return `CASE WHEN ` + at + ` BETWEEN ` + end + ` - 2147483647 AND ` + end + ` + 2147483647 THEN ` + end + ` - ` + at + ` END`
 }
 
-// noteEnd tells the clocks of fixed delays when their runs c ended. Manual runs and shards leave them alone.
+// noteEnd stores in the clocks of fixed delays when their runs c ended. Manual runs and shards do not count.
 const noteEnd = ` UPDATE trigger_clock AS t SET ended_at = c.of_end FROM c
 	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind IN (1, 3)`
 
-// followedEndSteps are EndSteps after which somebody may follow the runs.
+// followedEndSteps are EndSteps for runs that may have followers.
 func followedEndSteps(f db.Flavor, condition string) []string {
 	return append([]string{insertPending(cmp.Or(condition, allChosen))}, EndSteps(f, condition)...)
 }
 
-// allChosen is a condition that all of c meet.
+// allChosen is a condition that all rows of c meet.
 const allChosen = `1 = 1`
 
-// EndSteps are the steps by which those of c end that meet a condition; empty: all. The last deletes their
-// rows.
+// EndSteps are the steps that end the runs of c that meet a condition; empty: all. The last step deletes their rows.
 func EndSteps(f db.Flavor, condition string) []string {
 	condition = cmp.Or(condition, allChosen)
 	return []string{
@@ -74,9 +72,9 @@ func EndSteps(f db.Flavor, condition string) []string {
 	}
 }
 
-// endingOf is a statement that ends live runs that nobody works on, which choose chooses, a batch at a time.
+// endingOf is a statement that ends live runs that no node works on, a batch at a time, chosen by choose.
 // before are steps before the end.
-// $1 now, $2 limit, from $3 on a batch that says nothing
+// $1 now, $2 limit, from $3 on an unused batch
 func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
 	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
 }
@@ -84,8 +82,8 @@ func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
 // endBatch bounds what one statement ends; the next round ends the rest.
 const endBatch = 1000
 
-// EndRuns ends live runs that nobody works on by one of the statements of endingOf, whose choice of runs is given, and returns how
-// many. Runs that cannot end are set aside.
+// EndRuns ends live runs that no node works on with a statement of endingOf and its choose, and returns how many. Runs
+// that cannot end are set aside.
 func (s *Store) EndRuns(ctx context.Context, work dispatcher.Work, by db.Statement, choose string, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -98,7 +96,7 @@ func (s *Store) EndRuns(ctx context.Context, work dispatcher.Work, by db.Stateme
 	}, func(why error) (bool, error) {
 		which := s.db.Rows(1, 3, "", db.IDColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
 		key, found, err := db.First(ctx, s.db.Read, ScanRunKey, which, args(1)...)
-		if err != nil || !found || key == last { // it stayed, because somebody else is at it
+		if err != nil || !found || key == last { // it stayed, because another node is working on it
 			return false, err
 		}
 		last = key
@@ -110,15 +108,15 @@ func (s *Store) EndRuns(ctx context.Context, work dispatcher.Work, by db.Stateme
 	return ended, s.announceEnds(ctx)
 }
 
-// announceEnds notifies the nodes after runs have ended that nobody worked on.
+// announceEnds notifies the nodes after the end of runs that no node worked on.
 func (s *Store) announceEnds(ctx context.Context) error {
 	return s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
-		t.Notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
+		t.Notify(dispatcher.Notification{Adopt: true}) // fixed delays continue from here
 		return NotifyEnds(ctx, t)
 	})
 }
 
-// GiveUp ends the retrying runs whose time is over, and returns how many.
+// GiveUp ends retrying runs after the end of their retries, and returns how many.
 func (s *Store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	given, err := s.EndRuns(ctx, dispatcher.WorkGiveUp, s.Hot.GiveUp, expiredRetries, now)
 	if err != nil {
@@ -132,12 +130,12 @@ func (s *Store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 	return s.EndRuns(ctx, dispatcher.WorkLost, s.Hot.FailLost, begunByDeadNodes(s.db.Flavor), now)
 }
 
-// begunRows are the rows among the live runs that a node has begun.
+// begunRows are the live runs that a node has begun.
 // $1 node
 const begunRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r WHERE node = $1 AND ` + db.NotParked + ` AND state = 'running'`
 
-// chooseBegun chooses those of the batch that their node has begun and still holds. How it compares the state keeps PostgreSQL
-// from the index of all that nodes have.
+// chooseBegun chooses the runs of the batch that their node has begun and still holds. The form of its comparison of
+// the state keeps PostgreSQL from the index of runs by node.
 func chooseBegun(f db.Flavor) string {
 	return `SELECT` + ChosenEnd(End{
 		at: `b.now`, status: `0`, State: `'lost'`, Class: `'other'`,
@@ -155,7 +153,7 @@ func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]run.HeldRun, erro
 	return begun, nil
 }
 
-// LoseRuns ends begun runs as lost that their node does not make any more, and returns how many.
+// LoseRuns ends begun runs as lost that their node no longer attempts, and returns how many.
 func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -175,17 +173,17 @@ func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time)
 	return lost, nil
 }
 
-// What ends of a job that something follows leaves a row among the pending ends, in the statement that puts it into the
-// history. So neither can be there without the other, however a node dies. Jobs that nothing follows are not in the index
-// jobs_followed, and the records of their runs go by statements that do not look there.
+// The end of a run of a job with followers leaves a row in pending_ends, in the statement that inserts it into the
+// history. So neither can exist without the other, however a node dies. Jobs without followers are not in the index
+// jobs_followed, and the records of their runs use statements that do not look there.
 
-// alertWantsSuccess tells that alerts have to know that a run c of the job j succeeded: an end before it is still to be judged,
-// a condition of the job holds or is counted towards, or the run began late.
+// alertWantsSuccess is the condition that alerts need to know about the success of a run c of the job j: an earlier end
+// is still pending, a condition of the job holds or is being counted towards, or the run began late.
 const alertWantsSuccess = `(EXISTS (SELECT 1 FROM pending_ends AS e WHERE e.job_id = j.id)
 			OR EXISTS (SELECT 1 FROM alert_states AS s WHERE s.job_id = j.id AND s.armed)
 			OR c.of_kind = 1 AND c.of_started - c.of_at > j.alert_late_after)`
 
-// wantedEnd tells the ends c that something may follow, of jobs j. Nobody follows shards, nor what was cancelled or skipped.
+// wantedEnd selects the ends c of jobs j that may have followers. Shards, cancelled and skipped runs have none.
 const wantedEnd = `c.of_kind < 16 AND CASE coalesce(c.of_state, 'succeeded')
 		WHEN 'succeeded' THEN (j.follows & 1) <> 0 OR (j.follows & 8) <> 0 AND ` + alertWantsSuccess + `
 		WHEN 'failed' THEN (j.follows & 10) <> 0 WHEN 'timed_out' THEN (j.follows & 10) <> 0 WHEN 'lost' THEN (j.follows & 10) <> 0
@@ -206,7 +204,7 @@ const insertPendingMisfires = ` INSERT INTO pending_ends (ended_at, trigger_id, 
 	SELECT c.now, c.id, c.next, 0, c.job_id, j.app_id, 0, 0, '', '', '' FROM c JOIN jobs AS j ON j.id = c.job_id AND j.follows <> 0
 	WHERE c.decision <> 'fire_all' AND (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
 
-// NotifyEnds notifies the nodes if there are pending ends, which this transaction may have left.
+// NotifyEnds notifies the nodes if there are pending ends, possibly from this transaction.
 func NotifyEnds(ctx context.Context, t *Tx) error {
 	_, found, err := db.First(ctx, t, db.ScanInt, anyPending)
 	if found {
@@ -220,13 +218,13 @@ const anyPending = `SELECT 1 FROM pending_ends LIMIT 1`
 // endedColumns are a fixed delay and the end of its latest run, of triggers AS d.
 var endedColumns = ` SELECT ` + TriggerRead.Selected("d.") + `, ` + dueColumns + `, t.ended_at`
 
-// anyEnded finds all fixed delays that await the end of a run by trigger_clock_delayed. The end is in the clock
-// already: what ends a run writes it there.
+// anyEnded finds all fixed delays that await the end of a run by trigger_clock_delayed. The clock has the end
+// already: whatever ends a run writes it there.
 // $1 limit
 var anyEnded = endedColumns + ` FROM trigger_clock AS t JOIN triggers AS d ON d.id = t.id
 	WHERE t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting' AND t.ended_at IS NOT NULL ORDER BY t.id LIMIT $1`
 
-// theseEnded are those of the batch.
+// theseEnded finds those of the batch.
 // $1 limit
 var theseEnded = endedColumns + ` FROM b JOIN trigger_clock AS t ON t.id = b.id JOIN triggers AS d ON d.id = b.id
 	WHERE t.delayed = b.yes AND (t.next_fire_time IS NULL) = b.yes AND t.state = b.waiting AND t.ended_at IS NOT NULL
@@ -234,16 +232,15 @@ var theseEnded = endedColumns + ` FROM b JOIN trigger_clock AS t ON t.id = b.id 
 
 const waitingExtra = `'waiting' AS waiting`
 
-// isEnded tells the clocks t of the batch whose next fire is still to be scheduled.
+// isEnded selects the clocks t of the batch with a next fire still to be scheduled.
 const isEnded = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
 	AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
 
-// scheduleNext gives them their next fires. A paused trigger gets its next fire, too; the poll leaves it out
-// until it is resumed.
+// scheduleNext sets their next fires, even of paused triggers; the poll leaves these out until they are resumed.
 const scheduleNext = `UPDATE trigger_clock AS t SET next_fire_time = b.next, due_at = b.due, ended_at = NULL,
 	state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END FROM b WHERE` + isEnded
 
-// countFired counts the runs that ended, of triggers c.
+// countFired counts the ended runs of triggers c.
 const countFired = ` UPDATE triggers AS d SET anchor_at = c.anchor, fired = d.fired + 1 FROM c WHERE d.id = c.id`
 
 // scheduleNextOn returns the statement: one for PostgreSQL, which locks the clocks first, and two for SQLite.
@@ -255,7 +252,7 @@ func scheduleNextOn(f db.Flavor) db.Statement {
 	return db.Writing(batch+db.Chosen(`SELECT t.id, b.anchor FROM b JOIN trigger_clock AS t ON`+isEnded)+countFired, batch+` `+scheduleNext)
 }
 
-// EndedDelays returns the fixed delays whose latest run has ended.
+// EndedDelays returns the fixed delays with an ended latest run.
 func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -279,7 +276,7 @@ func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	return all, nil
 }
 
-// ScheduleNext gives fixed delays their next fires.
+// ScheduleNext sets the next fires of fixed delays.
 func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	if len(delayed) == 0 {
 		return nil
@@ -294,7 +291,7 @@ func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	return nil
 }
 
-// scheduleNext is ScheduleNext of fixed delays in one statement.
+// scheduleNext is ScheduleNext for fixed delays in one statement.
 func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	var id, revision, calendars, prev, anchor []int64
 	var next, due []*int64
@@ -307,5 +304,5 @@ func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	return err
 }
 
-// EndedLate is the predicate of runs_late: runs that have ended a day or more after their instant.
+// EndedLate is the predicate of runs_late: runs that ended a day or more after their instant.
 const EndedLate = `r.ended_at - r.scheduled_at >= 86400000`

@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// HasInput tells whether a run r, or the run of which it is a shard, was given an input.
+// HasInput is the condition that a run r, or the parent of a shard r, has an input.
 const HasInput = `EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
 		AND x.kind = r.kind % 16)`
 
-// QueuedRun is a run that is to be queued.
+// QueuedRun is a run to queue.
 type QueuedRun struct {
 	run.Key
 	JobID, Revision int64
@@ -21,9 +21,9 @@ type QueuedRun struct {
 }
 
 var (
-	// QueuedColumns are those of runs that are queued.
+	// QueuedColumns are the columns of queued runs.
 	QueuedColumns = append(db.KeyColumns[:3:3], db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("has_input", db.Boolean))
-	// InputColumns are those of what runs are given.
+	// InputColumns are the columns of inputs of runs.
 	InputColumns = append(db.KeyColumns[:3:3], db.Col("input", db.Text))
 )
 
@@ -49,14 +49,14 @@ func queueStatementsOf(f db.Flavor) queueStatements {
 	}
 }
 
-// QueueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
+// QueueRun queues a run of a job unless its key exists, live or in the history, and reports whether it did.
 func QueueRun(ctx context.Context, t *Tx, one QueuedRun) (bool, error) {
 	queued, err := QueueRuns(ctx, t, []QueuedRun{one})
 	return len(queued) == 1, err
 }
 
-// QueueRuns queues those of runs of which there is no run of their key, live or in the history, and returns their keys.
-// However often a run is asked for, it is queued once, as long as the history has it.
+// QueueRuns queues the runs with keys that do not exist yet, live or in the history, and returns their keys. However
+// often a run is requested, it is queued once while the history has it.
 func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -72,8 +72,8 @@ func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) 
 	if err != nil || len(queued) == 0 {
 		return nil, wrapQueue(len(runs), err)
 	}
-	// A run that ended during the insert was live when that looked into the history, and in the history when it
-	// came to the key.
+	// A run that ended during the insert was still live when the insert read the history, and in the history when it
+	// reached the key.
 	again, err := db.Collect(ctx, t, ScanRunKey, t.Hot.Queue.Recheck, batch...)
 	if err != nil {
 		return nil, wrapQueue(len(runs), err)
@@ -98,7 +98,7 @@ func QueueRuns(ctx context.Context, t *Tx, runs []QueuedRun) ([]run.Key, error) 
 	return queued, WriteInputs(ctx, t, fresh)
 }
 
-// WriteInputs stores the inputs of those of runs that have one, in place of what they had, and counts their bytes.
+// WriteInputs stores the inputs of the runs that have one, replacing earlier ones, and counts their bytes.
 func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
 	k, inputs := db.NewKeys(len(runs)), []string(nil)
 	var jobs, bytes []int64
@@ -130,8 +130,8 @@ func WriteInputs(ctx context.Context, t *Tx, runs []QueuedRun) error {
 	return nil
 }
 
-// WriteRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
-// link to that request. The rest stays as it is.
+// WriteRequester adds the trace context of a retry request to the input of the run, so that its next attempts link to
+// that request. The rest of the input stays.
 func WriteRequester(ctx context.Context, t *Tx, id string) error {
 	key, err := run.ParseKey(id)
 	if err != nil || t.By.Traceparent == "" {
@@ -139,7 +139,7 @@ func WriteRequester(ctx context.Context, t *Tx, id string) error {
 	}
 	key = key.Parent()
 	inputs, err := InputsOf(ctx, t.Flavor, t, []run.Key{key})
-	if err != nil || inputs[key].Err != nil { // an input that cannot be read fails the run, and stays for anyone who looks into that
+	if err != nil || inputs[key].Err != nil { // an unreadable input fails the run, and stays for diagnosis
 		return err
 	}
 	input := inputs[key]
@@ -154,7 +154,7 @@ func wrapQueue(runs int, err error) error {
 	return nil
 }
 
-// InputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
+// InputsOf returns the inputs of the runs that have one. A shard has the input of its parent.
 func InputsOf(
 	ctx context.Context, f db.Flavor, q db.Querier, keys []run.Key,
 ) (map[run.Key]run.Input, error) {

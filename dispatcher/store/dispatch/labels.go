@@ -10,14 +10,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// The sets of labels that jobs require are few, however many jobs there are. Each has a row that says whether a
-// live node has them: the triggers of a set that no node has are off, and nobody looks for their runs.
+// The sets of labels that jobs require are few, however many jobs there are. The row of each has whether a
+// live node has them: the triggers of a set that no node has are off, and no node searches for their runs.
 //
-// A set's served is written under the lock of the installation's row, after a look at the nodes: of two
-// transactions that do it at once, the later sees what the earlier saw. Only the first job of a set writes it
-// without the lock; that is provisional, and FollowLabels looks again.
+// A set's served is written under the lock of the installation's row, after reading the nodes: of two
+// simultaneous transactions, the later sees the same nodes as the earlier. Only the first job of a set writes it
+// without the lock; that is provisional, and FollowLabels checks again.
 
-// RequireLabels notes that a job requires labels, and returns whether a live node has them, which stays so until
+// RequireLabels notes that a job requires labels, and returns whether a live node has them, which stays locked until
 // the transaction ends.
 func RequireLabels(ctx context.Context, t *Tx, labels input.Labels) (served bool, err error) {
 	if len(labels) == 0 {
@@ -36,7 +36,7 @@ func RequireLabels(ctx context.Context, t *Tx, labels input.Labels) (served bool
 		if err != nil || found {
 			return served, err
 		}
-		// It may go again in between, if no job required it until now.
+		// The set may be dropped in between, if no job required it until now.
 		nodes, err := liveLabels(ctx, t)
 		if err == nil {
 			err = t.Exec(ctx, add, labels.String(), has(nodes, labels.String()))
@@ -48,20 +48,20 @@ func RequireLabels(ctx context.Context, t *Tx, labels input.Labels) (served bool
 	return false, fmt.Errorf("note labels %s: %w", labels, dispatcher.ErrConflict)
 }
 
-// liveLabels returns the different sets of labels that nodes have which are not dead. One that is paused counts: it may
+// liveLabels returns the different sets of labels of all nodes that are not dead. Paused nodes count because they may
 // resume at any time.
 func liveLabels(ctx context.Context, t *Tx) ([]input.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
 	return db.ReadRows(ctx, t, func(l *input.Labels) []any { return []any{db.LabelsColumn(l)} }, live)
 }
 
-// has tells whether one of the nodes has all labels of a set.
+// has reports whether one of the nodes has all labels of a set.
 func has(nodes []input.Labels, set string) bool {
 	required := input.ParseLabels(set)
 	return slices.ContainsFunc(nodes, func(node input.Labels) bool { return node.Have(required) })
 }
 
-// lockServed makes others wait that are about to note which sets are served.
+// lockServed makes other writers of served wait.
 func lockServed(ctx context.Context, t *Tx) error {
 	_, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate())
 	return err
@@ -73,8 +73,8 @@ type labelSet struct {
 	served bool
 }
 
-// noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
-// some at once, the others in the handler. It also removes the sets that no job requires any more.
+// noteServed notes which sets of labels the live nodes have, after nodes came or went, and updates the clocks: some at
+// once, the others in the handler. It also removes the sets that no job requires.
 func (s *Store) noteServed(ctx context.Context) error {
 	err := s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
 		if err := lockServed(ctx, t); err != nil {
@@ -104,7 +104,7 @@ func (s *Store) noteServed(ctx context.Context) error {
 	return nil
 }
 
-// switchSets notes that sets of labels are served that were not, and the other way round.
+// switchSets toggles whether sets of labels are served.
 func switchSets(ctx context.Context, t *Tx, sets []labelSet) error {
 	var labels []string
 	var served []bool
@@ -126,8 +126,8 @@ func switchSets(ctx context.Context, t *Tx, sets []labelSet) error {
 	return nil
 }
 
-// dropUnused removes the sets that no job requires. A job that is about to require one has its row locked, so the
-// statement that removes looks again once it has the lock.
+// dropUnused removes the sets that no job requires. A job that is about to require one locks its row, so the deleting
+// statement checks again once it has the lock.
 func dropUnused(ctx context.Context, t *Tx) error {
 	const unused = ` NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')`
 	find := `SELECT s.node_labels FROM label_sets AS s WHERE` + unused + ` ORDER BY s.node_labels` + db.LockOf(t.ForUpdate(), "s")
@@ -140,7 +140,7 @@ func dropUnused(ctx context.Context, t *Tx) error {
 	return t.Exec(ctx, drop, t.Batch(sets)...)
 }
 
-// SwitchedSets returns some sets of labels whose triggers do not all follow them yet.
+// SwitchedSets returns some sets of labels with triggers that do not all follow them yet.
 func (s *Store) SwitchedSets(ctx context.Context) ([]string, error) {
 	// $1 limit
 	const pending = `SELECT node_labels FROM label_sets WHERE switched_to IS NOT NULL ORDER BY node_labels LIMIT $1`
@@ -151,8 +151,8 @@ func (s *Store) SwitchedSets(ctx context.Context) ([]string, error) {
 	return sets, nil
 }
 
-// FollowLabels lets the clocks of the next triggers that require a set of labels follow whether a live node has
-// them, and returns how many. It begins with a look at the nodes, unless noteServed has just done so.
+// FollowLabels updates the clocks of the next triggers that require a set of labels, after whether a live node has
+// them, and returns how many. It first reads the nodes, unless noteServed has just done so.
 func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followed int, err error) {
 	if err := lockServed(ctx, t); err != nil {
 		return 0, err
@@ -187,7 +187,7 @@ func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followe
 	return len(ids), err
 }
 
-// LabelSets returns the sets of labels that jobs require and a live node has.
+// LabelSets returns the required sets of labels that a live node has.
 func (s *Store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 	sets, err := s.servedSets(ctx)
 	if err != nil {
@@ -200,12 +200,12 @@ func (s *Store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 	return all, nil
 }
 
-// servedSets returns the sets of labels that jobs require and a live node has, as texts.
+// servedSets returns the required sets of labels that a live node has, as texts.
 func (s *Store) servedSets(ctx context.Context) ([]string, error) {
 	return db.Collect(ctx, s.db.Read, db.ScanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
 }
 
-// servedLabels returns those sets of labels that jobs require and a node with these labels has.
+// servedLabels returns the required sets of labels that a node with these labels has.
 func (s *Store) servedLabels(ctx context.Context, have input.Labels) ([]string, error) {
 	if len(have) == 0 {
 		return nil, nil
@@ -214,7 +214,7 @@ func (s *Store) servedLabels(ctx context.Context, have input.Labels) ([]string, 
 	return slices.DeleteFunc(sets, func(labels string) bool { return !have.Have(input.ParseLabels(labels)) }), err
 }
 
-// The reasons why a trigger does not fire, which trigger_clock.off adds up.
+// The reasons why a trigger does not fire. trigger_clock.off is their sum.
 const (
 	OffApp    = 1 << iota // its app is disabled
 	OffPaused             // it is paused
@@ -224,11 +224,11 @@ const (
 	OffPauses             // a pause of its app holds its job
 )
 
-// FollowAtOnce is how many clocks follow a switch in the transaction that changes it. It takes some 50 ms, for
-// which their fires wait.
+// FollowAtOnce is how many clocks follow a switch in the transaction that changes it. This delays their fires by some
+// 50 ms.
 const FollowAtOnce = 2000
 
-// FollowedTo is the cursor after a portion; nil: there is nothing left.
+// FollowedTo is the cursor after a portion; nil: all are done.
 func FollowedTo(ids []int64, limit int) *int64 {
 	if len(ids) < limit {
 		return nil
@@ -236,8 +236,7 @@ func FollowedTo(ids []int64, limit int) *int64 {
 	return &ids[len(ids)-1]
 }
 
-// SwitchClocks adds a reason to the clocks of triggers, or takes it away. Ids are in the order in which claims
-// lock them.
+// SwitchClocks adds a reason to the clocks of triggers, or removes it. Ids are in the order in which claims lock them.
 func SwitchClocks(ctx context.Context, t *Tx, ids []int64, reason int, off bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -252,5 +251,5 @@ func SwitchClocks(ctx context.Context, t *Tx, ids []int64, reason int, off bool)
 	return t.Exec(ctx, write, append([]any{reason, set}, t.Batch(ids)...)...)
 }
 
-// PendingMost bounds how many switches one call lets go on.
+// PendingMost bounds how many switches one call continues.
 const PendingMost = 100

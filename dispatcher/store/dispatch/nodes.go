@@ -36,13 +36,13 @@ var nodeFields = db.Fields[nodeRow]{
 	{Name: "paused_by_rollback", Ref: func(n *nodeRow) any { return &n.pausedByRollback }, Use: db.OnlyNew},
 }
 
-// nodeRead are those that make a node, and NodeColumns selects them.
+// nodeRead are the fields of a node, and NodeColumns selects them.
 var (
 	nodeRead    = nodeFields.Read()
 	NodeColumns = nodeRead.Selected("")
 )
 
-// nodeRow is a node as its row holds it.
+// nodeRow is the row of a node.
 type nodeRow struct {
 	dispatcher.Node
 	pausedByRollback bool
@@ -89,7 +89,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			return err
 		}
 		if t.Single() {
-			// Over SQLite there is one node, by intent: it holds the lock file, so anyone else in the table is gone, and its runs are free.
+			// SQLite has only one node, which holds the lock file, so all others are gone and their runs are free.
 			if err := t.Exec(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
 				return err
 			}
@@ -114,8 +114,8 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	return s.noteServed(ctx)
 }
 
-// The statements of a heartbeat. Their rows are nodes, each with what only the node itself needs: how many heartbeats
-// it has sent, whether a rollback paused it, whether one waits to be resolved, and when the latest was settled.
+// The statements of a heartbeat. Their rows are nodes, each with values for the node itself: how many heartbeats
+// it has sent, whether a rollback paused it, whether one awaits a decision, and when the latest was settled.
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the
 // database's clock, $8 when the certificate ends
 func renewHeartbeat(now string) string {
@@ -157,7 +157,7 @@ func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
-	if lost { // and so all nodes are paused now
+	if lost { // so all nodes are now paused
 		node.pausedByRollback, node.rolledBack = node.pausedByRollback || node.State == dispatcher.NodeActive, true
 		node.State = dispatcher.NodePaused
 		for i := range all {
@@ -182,7 +182,7 @@ func (s *Store) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.
 	return reply, nil
 }
 
-// renew renews the row of a node, and returns it and those of the other live nodes; none if the node is dead.
+// renew renews the row of a node, and returns it with the rows of the other live nodes; none if the node is dead.
 func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (
 	all []renewedNode, err error,
 ) {
@@ -206,7 +206,7 @@ func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.Node
 	return all, nil
 }
 
-// Deregister takes a node out of the fleet.
+// Deregister removes a node from the fleet.
 func (s *Store) Deregister(ctx context.Context, id run.NodeID) error {
 	err := s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
 		// $1 id
@@ -223,16 +223,15 @@ func (s *Store) Deregister(ctx context.Context, id run.NodeID) error {
 // purgeNodeAfter is how long a dead node is listed after its last heartbeat.
 const purgeNodeAfter = 24 * time.Hour
 
-// The statements of MarkDead. All read the clock themselves: one that was delayed would take
-// the heartbeats of a fleet that is well for old ones, or set them back.
-// $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
+// The statements of MarkDead. All read the clock themselves: a delayed one would take
+// the heartbeats of a healthy fleet for old ones, or set them back.
+// $1 now, $2 milliseconds, from $3 on: the id of the calling node, and its heartbeat
 const (
-	// A heartbeat from the future, left by a clock that was wrong, would keep its node alive
-	// until then; from now on it ages.
+	// A heartbeat from the future, left by a wrong clock, would keep its node alive until then; now it starts to age.
 	clampHeartbeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`
 
-	// A node that holds claims or live runs stays, for they are found by it. 100 at a time keep the
-	// transaction short.
+	// A node with claims or live runs stays, because they are found through it. A limit of 100 keeps the transaction
+	// short.
 	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
 		WHERE CASE WHEN o.state = 'dead' AND o.heartbeat_at < b.now - $2 THEN ` + hasNothing + ` ELSE b.no END
 		ORDER BY o.heartbeat_at LIMIT 100)`
@@ -242,7 +241,7 @@ const (
 		AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
-// unwellNodes finds out whether there is anything to do for the statements of MarkDead, which is rare.
+// unwellNodes checks whether the statements of MarkDead have work, which is rare.
 // $1 now, in milliseconds $2 the margin of clocks, $3 when a dead node is purged, $4 when a node is dead
 const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 	WHERE o.state <> 'dead' AND (o.heartbeat_at > b.now + $2 OR o.heartbeat_at < b.now - $4)
@@ -259,8 +258,8 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 	}
 	err = s.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *Tx) error {
 		var affected int64
-		// Forgetting comes first: who dies now may have a claim under way, whose runs must
-		// still find their node.
+		// Purging comes first: a node that dies now may have a claim in progress, with runs that must still find their
+		// node.
 		for i, age := range []time.Duration{s.db.Margin, purgeNodeAfter, after} {
 			args := append([]any{db.OrZero(now), age.Milliseconds()}, t.Batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			var err error
@@ -279,7 +278,7 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 	return dead, s.noteServed(ctx)
 }
 
-// Nodes returns all nodes, dead ones too until they are purged.
+// Nodes returns all nodes, including dead ones until they are purged.
 func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	nodes, err := db.Collect(ctx, s.db.Read, ScanNode, `SELECT `+NodeColumns+` FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)

@@ -20,7 +20,7 @@ type recordStatements struct {
 	Ended, Again db.Statement
 	// Of live runs; liveReturned ends those that returned a state. $1 on: the batch
 	LiveEnded, liveReturned, LiveAgain db.Statement
-	// Followed are the same for batches in which there are runs that something may follow; nil among these.
+	// Followed are the same for batches with runs that may have followers; nil inside Followed itself.
 	Followed *recordStatements
 }
 
@@ -31,16 +31,16 @@ func recordStatementsOf(f db.Flavor) recordStatements {
 	return all
 }
 
-// recordsOf are the statements that take further steps before runs c, of which a condition is given, enter the history.
+// recordsOf returns the statements with further steps, made from a condition, before runs c enter the history.
 func recordsOf(f db.Flavor, before func(condition string) []string) recordStatements {
 	batch := f.Rows(0, 3, "", db.FireColumns...)
 	ended := f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)
-	// What is recorded again is not followed again.
+	// Runs that are recorded again are not followed again.
 	notRecorded := `NOT EXISTS (SELECT 1 FROM runs AS r WHERE` + db.OfChosen(f) + `)`
 	ended.OrElse = f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1,
 		append(before(notRecorded), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).Parts
-	// A fire that ends in place of its next attempt, and is recorded again, may be followed again: under the same keys, so that
-	// nothing is queued twice. To look for it in the history would cost each batch more.
+	// A fire that ends instead of its next attempt, and is recorded again, may be followed again: under the same keys,
+	// so that no run is queued twice. Looking for it in the history would cost each batch more.
 	again := slices.Concat([]string{insertFailed, noteWaits}, before(`NOT `+goesOn),
 		[]string{insertEnded(` WHERE NOT ` + goesOn + ` ON CONFLICT DO NOTHING`), insertRetrying})
 	liveEnded := slices.Concat([]string{leaveSlots}, before(allChosen), EndSteps(f, ""))
@@ -65,14 +65,14 @@ func (s *Store) recordBy(records []dispatcher.Record) *recordStatements {
 	return &s.Hot.Record
 }
 
-// firesOfBatch are the columns of c for fires of the batch, which the history has first.
+// firesOfBatch are the columns of c for fires of the batch, which have no row before the history.
 const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
 		b.revision AS of_revision,
 		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, 1 AS over,
 		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error`
 
-// heldByClaim lets only fires pass whose claim is still there; f are the claims that are locked. It is no join, for which
-// PostgreSQL might begin with the claims.
+// heldByClaim selects fires with an existing claim; f are the locked claims. It is not a join, because PostgreSQL might
+// then begin with the claims.
 const heldByClaim = ` (b.token IN (SELECT token FROM f)) = b.yes`
 
 const chooseFires = `SELECT` + firesOfBatch + ` FROM b WHERE` + heldByClaim
@@ -83,18 +83,18 @@ func chooseEnded(f db.Flavor, more string) string {
 		Message: `b.error`}) + `, b.token AS of_token` + more + ` FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
-// leaveSlots frees the slots of the attempts c from their node. A slot stays with its run until that ends.
+// leaveSlots frees the slots of the attempts c from their node. A slot stays with its run until the run ends.
 const leaveSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM c WHERE s.job_id = c.of_job AND s.scheduled_at = c.of_at
 		AND s.trigger_id = c.of_trigger AND s.kind = c.of_kind AND s.token = c.of_token`
 
-// recordLate keeps the results of attempts that were taken from their node. The outcome
-// that the attempt already has, recorded once more, is no late result.
+// recordLate keeps the results of attempts that were taken from their node. The stored outcome of the attempt, recorded
+// again, is not a late result.
 const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
 	WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within + `
 		AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
-// Record stores the outcomes of attempts, and what becomes of their runs.
+// Record stores the outcomes of attempts and updates their runs.
 func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -115,8 +115,8 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 	return nil
 }
 
-// recordPart stores some records, sorted: by their claims, or else among the live runs, or else as late results. Responses are stored
-// first, so that an ended run has its response. One that cannot be stored does not keep the outcome back.
+// recordPart stores some sorted records: by their claims, or else as live runs, or else as late results. It stores
+// responses first, so that ended runs have them. A response that cannot be stored does not block the outcome.
 func (s *Store) recordPart(ctx context.Context, records []dispatcher.Record) error {
 	responsesErr := s.recordResponses(ctx, records)
 	fires, others := s.Claims.split(records)
@@ -129,7 +129,7 @@ func (s *Store) recordPart(ctx context.Context, records []dispatcher.Record) err
 	return errors.Join(responsesErr, err, againErr, s.recordLive(ctx, others))
 }
 
-// recordAlone stores a record that failed alone without its response, which may be the reason; or else it sets the run aside.
+// recordAlone stores a record that failed alone without its response, a possible cause, or sets the run aside.
 func (s *Store) recordAlone(ctx context.Context, record dispatcher.Record, why error) error {
 	if record.Outcome.Response != nil {
 		record.Outcome.Response = nil
@@ -152,7 +152,7 @@ func (s *Store) recordFires(ctx context.Context, by db.Statement, records []disp
 	}
 	ctx, cancel := db.Bound(ctx, db.RecordTimeout)
 	defer cancel()
-	// What the process knows of the claims must not be from before the connection.
+	// The remembered claims must not be older than the connection.
 	ctx, release, err := s.db.OnOneConnection(ctx)
 	if err != nil {
 		return nil, err
@@ -176,8 +176,8 @@ func (s *Store) recordFires(ctx context.Context, by db.Statement, records []disp
 	return nil, nil
 }
 
-// recordLive records live runs. Those that are none may be fires of claims that this process does not know, which
-// are unfolded then; or their attempt was taken from their node.
+// recordLive records live runs. Records without a live run may be fires of claims that this process does not know,
+// which are then unfolded; or their attempt was taken from their node.
 func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) error {
 	all, err := s.recordRows(ctx, records)
 	if all || err != nil {
@@ -193,7 +193,7 @@ func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) err
 		if _, _, err := s.unfold(ctx, unknown, false); err != nil {
 			return err
 		}
-		// Somebody else may have unfolded them, since the look for rows before.
+		// Another node may have unfolded them since the first search for rows.
 		if all, err := s.recordRows(ctx, records); all || err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) err
 	return s.recordLate(ctx, records)
 }
 
-// recordRows records those of records that are of rows among the live runs, and tells whether these are all.
+// recordRows records the runs that have rows among the live runs, and reports whether these are all.
 func (s *Store) recordRows(ctx context.Context, records []dispatcher.Record) (all bool, err error) {
 	ended, again := partRetries(records)
 	ended, returned := partReturned(ended)
@@ -220,8 +220,8 @@ func (s *Store) recordRows(ctx context.Context, records []dispatcher.Record) (al
 	return int(recorded) == len(records), err
 }
 
-// Storable returns what of a text a database takes: PostgreSQL refuses NUL and what is not
-// UTF-8, both of which a server can put into a response, and with it the whole batch.
+// Storable returns a text without the parts that a database refuses: PostgreSQL refuses NUL and invalid UTF-8. A server
+// can put both into a response, and the whole batch would fail.
 func Storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
@@ -273,7 +273,7 @@ func fires(records []dispatcher.Record) []any {
 	}
 	o := outcomesOf(records)
 	if records[0].Next == nil {
-		// The database has no texts to read, most of the time, if those columns are NULL that say of each run what the history says by NULL.
+		// The database mostly has no texts to read if columns with the usual value are NULL, as in the history.
 		for _, column := range []struct {
 			texts *[]string
 			usual string
@@ -286,11 +286,11 @@ func fires(records []dispatcher.Record) []any {
 	return append([]any{at, trigger, token, job, revision, claimed}, o.columns()...)
 }
 
-// recordLate keeps the results of those of records whose attempt was taken from their node.
+// recordLate keeps the results of the records with attempts that were taken from their node.
 func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) error {
 	late := make([]string, len(records))
 	for i, r := range records {
-		r.Outcome.Response = nil // which is kept with those of all attempts
+		r.Outcome.Response = nil // responses are kept with those of all attempts
 		outcome, err := json.Marshal(r.Outcome)
 		if err != nil {
 			return err
@@ -312,15 +312,15 @@ func (s *Store) exec(ctx context.Context, hot db.Statement, args []any) (affecte
 	return affected, err
 }
 
-// keepResponses keeps the responses to attempts in a table of their own, for the rows of runs are hot.
+// keepResponses keeps the responses to attempts in a separate table, because the rows of runs are hot.
 const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 
-// mostResponses bounds what one statement stores of responses, in bytes.
+// mostResponses bounds the bytes of responses in one statement.
 const mostResponses = 4 << 20
 
-// recordResponses stores the responses of those of records that have one. If this is interrupted,
-// the caller records them again.
+// recordResponses stores the responses of the records that have one. If this is interrupted, the caller records them
+// again.
 func (s *Store) recordResponses(ctx context.Context, records []dispatcher.Record) error {
 	for len(records) > 0 {
 		size, count := 0, 0
@@ -360,9 +360,9 @@ func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record
 	return err
 }
 
-// keepState writes the states that the runs c returned, each for the revision that its run was given. If that is not the
-// current one, an operator has changed the state meanwhile: theirs stays, and the row says whose was discarded.
-// c has what ChosenEnd names and of_returned, which is NULL if a run returned none, and of_seen, the revision.
+// keepState writes the states that the runs c returned, each based on the revision given to its run. If that is not the
+// current one, an operator has changed the state meanwhile: it stays, and the row names the run with the discarded one.
+// c has the columns of ChosenEnd and of_returned, which is NULL without a returned state, and of_seen, the revision.
 const keepState = ` INSERT INTO carried_states (job_id, state, revision, updated_at, scheduled_at, trigger_id, kind)
 	SELECT c.of_job, NULLIF(c.of_returned, 'null'), c.of_seen + 1, c.of_end, c.of_at, c.of_trigger, c.of_kind
 	FROM c WHERE c.of_returned IS NOT NULL
@@ -378,10 +378,10 @@ const keepState = ` INSERT INTO carried_states (job_id, state, revision, updated
 		discarded_trigger_id = CASE WHEN ` + overtaken + ` THEN excluded.trigger_id END,
 		discarded_kind = CASE WHEN ` + overtaken + ` THEN excluded.kind END`
 
-// overtaken tells that a state was changed since the run began that returned another.
+// overtaken is the condition that a state was changed after the start of the run that returned another one.
 const overtaken = `carried_states.revision <> excluded.revision - 1`
 
-// partReturned parts records that end their runs into those that returned no state and those that did.
+// partReturned divides records that end their runs into those that returned no state and those that did.
 func partReturned(records []dispatcher.Record) (others, returned []dispatcher.Record) {
 	returns := func(r dispatcher.Record) bool {
 		return r.Outcome.Returned != nil && r.Outcome.State == run.Succeeded
@@ -409,7 +409,7 @@ func states(records []dispatcher.Record) []any {
 	return []any{returned, seen}
 }
 
-// KeepReturned writes the state that a run returned with its callback. seen is the revision that its attempt was given.
+// KeepReturned writes the state that a run returned with its callback. seen is the revision given to its attempt.
 func KeepReturned(ctx context.Context, t *Tx, held run.HeldRun, state json.RawMessage, seen int64) error {
 	// $1 job, $2 scheduled instant, $3 trigger, $4 kind, $5 now, $6 state, $7 revision
 	const of = `WITH c AS (SELECT CAST($1 AS BIGINT) AS of_job, CAST($2 AS BIGINT) AS of_at, CAST($3 AS BIGINT) AS of_trigger,

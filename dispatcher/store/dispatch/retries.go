@@ -13,23 +13,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// Parts of the hot statements for runs that are attempted again; see db/sql.go for the names.
+// Parts of the hot statements for retried runs; see db/sql.go for the names.
 
-// until is when retries end: where the trigger's next fire ends them, that is when they end at the latest; if it was
-// claimed already, at once.
+// until is when retries end. If the trigger's next fire ends them, it is at the latest just before that fire, or at
+// once if the fire was claimed already.
 const until = `CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
 			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
 			ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
 		b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe, b.callback_id AS of_callback_id,
 		b.callback AS of_callback`
 
-// goesOn tells whether a run c is attempted again.
+// goesOn is the condition that a run c is retried.
 const goesOn = `(c.next_at <= c.until_at)`
 
-// nextAt is when a run c is attempted again. One that waits for its host does so until its time is over.
+// nextAt is when a run c is retried. A run that waits for its host does so until its retries end.
 const nextAt = `CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END`
 
-// chooseFailedFires chooses the fires of the batch whose claim is still there.
+// chooseFailedFires chooses the fires of the batch that still have their claim.
 const chooseFailedFires = `SELECT` + firesOfBatch + `, b.counts AS of_failures, ` + until + `
 	FROM b LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id WHERE` + heldByClaim
 
@@ -40,16 +40,16 @@ func chooseFailed(f db.Flavor) string {
 	FROM b JOIN live_runs AS r ON` + db.Fence(f) + ` LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id`
 }
 
-// The row of a run that goes on makes place for its next attempt. An attempt that its target accepted is not over.
+// insertFailed keeps the failed attempt, because the row of a retried run is reused. An accepted attempt has not ended.
 const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_end, c.of_status, c.of_state, c.of_class, c.of_error
 	FROM c WHERE c.not_attempted = 0 AND c.of_callback IS NULL AND ` + goesOn + ` ON CONFLICT DO NOTHING`
 
-// goesOnAs is the state in which a run c goes on.
+// goesOnAs is the state of a run c that continues.
 const goesOnAs = `CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END`
 
-// insertRetrying makes live runs of the fires that go on. No other fire of their claims is touched.
+// insertRetrying makes live runs of the fires that continue. It touches no other fires of their claims.
 var insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, started_at,
 	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error, callback_id, callback)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, ` + AppOf("c.of_job") + `, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started,
@@ -59,8 +59,8 @@ var insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, jo
 		c.of_callback_id, c.of_callback
 	FROM c WHERE ` + goesOn + ` ON CONFLICT DO NOTHING`
 
-// retryRuns sets the live runs that go on to retrying or waiting_callback. If the target has said meanwhile that the attempt
-// which it now accepts failed, that is kept, and due. The time of the retries of a run that waits stays as it is.
+// retryRuns sets the live runs that continue to retrying or waiting_callback. If the target has already reported a
+// failure of the attempt that it now accepts, the report is kept and due. The end of retries of a waiting run stays.
 func retryRuns(f db.Flavor) string {
 	return ` UPDATE live_runs AS r SET token = 0, state = ` + goesOnAs + `,
 		next_attempt_at = CASE WHEN c.of_callback IS NOT NULL AND r.callback IS NOT NULL THEN c.of_end ELSE ` + nextAt + ` END,
@@ -72,15 +72,15 @@ func retryRuns(f db.Flavor) string {
 	FROM c WHERE` + db.OfChosen(f) + ` AND ` + goesOn
 }
 
-// notHeld tells the runs r, retrying or past the deadline of their callback, that no pause holds. A pause, or a switch, of
-// the job or trigger holds retries, as it holds fires, but not what was asked for otherwise, nor the end of an attempt. Runs
-// whose job or trigger is gone end at their next attempt.
+// notHeld selects the runs r, retrying or past the deadline of their callback, that no pause holds. A pause, or a
+// switch, of the job or trigger holds retries as it holds fires, but neither manual runs nor the end of an attempt.
+// Runs of a deleted job or trigger end at their next attempt.
 const notHeld = `(r.kind % 16 NOT IN (1, 3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
 			OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
-// dueRetries chooses retrying runs that are due and not over, and those whose callback did not come in time or said that the
-// attempt failed. One that was never attempted is not over. The query for now
-// makes PostgreSQL look only at what is due, and CROSS JOIN keeps SQLite from beginning with the jobs.
+// dueRetries chooses retrying runs that are due before their retries end, and runs with a late callback or one that
+// reported a failure. Retries of a run that was never attempted do not end. The query for now
+// makes PostgreSQL read only due runs, and CROSS JOIN keeps SQLite from beginning with the jobs.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id, FALSE
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
@@ -91,8 +91,8 @@ const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.re
 
 const isDueRetry = db.IsParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)`
 
-// retriesByTurns chooses by turns of apps what dueRetries chooses by time. It reads an index of its own, and so finds the apps that
-// have retries, due or not, however many these are.
+// retriesByTurns chooses the runs of dueRetries in turns of apps instead of by time. It reads a separate index for the
+// apps that have retries, due or not, however many retries there are.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 func retriesByTurns(f db.Flavor) string {
 	const which, order = db.IsParked + ` AND r.waits_for = 0`, `r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind`
@@ -104,23 +104,23 @@ func retriesByTurns(f db.Flavor) string {
 		AND `+jobMayRun+` AND `+notHeld, order) + `)` + inTurns
 }
 
-// takeRetries chooses those of the batch that are still as they were found. The attempt of a run that waits for a callback
-// keeps its number: the node records how it ended.
+// takeRetries chooses the runs of the batch that have not changed since they were found. The attempt of a run that
+// waits for a callback keeps its number: the node records its end.
 const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 		CASE WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, j.revision AS job_revision, b.now`
 
-// How whichRetries compares the state keeps PostgreSQL from the indexes of retrying runs.
+// The form of whichRetries' comparison keeps PostgreSQL from the indexes of retrying runs.
 const whichRetries = `(` + db.IsParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
 
-// expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
-// ended, which the class tells. $2 limit
+// expiredRetries chooses attempted runs after the end of their retries. They end like their latest attempts, according to
+// the class. $2 limit
 var expiredRetries = ` SELECT` + ChosenEnd(End{
 	State: `CASE WHEN r.class IN ('timeout', 'function_timeout', 'callback_timeout') THEN 'timed_out' ELSE 'failed' END`,
 }) + `
 	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.retry_until < (SELECT now FROM n) AND r.attempt > 0
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 
-// partRetries parts records into those that end their runs and those that do not.
+// partRetries divides records into those that end their runs and those that do not.
 func partRetries(records []dispatcher.Record) (ended, again []dispatcher.Record) {
 	if !slices.ContainsFunc(records, func(r dispatcher.Record) bool { return r.Next != nil }) {
 		return records, nil
@@ -168,7 +168,7 @@ func nextAttempts(records []dispatcher.Record) []any {
 	return []any{at, until, counts, notAttempted, stops, wait, app, host, pause, probe, callbackID, callback}
 }
 
-// Number is 1 for true.
+// Number returns 1 for true.
 func Number(yes bool) int32 {
 	if yes {
 		return 1
@@ -189,34 +189,34 @@ func (s *Store) NextRetry(ctx context.Context, from, after time.Time) (dispatche
 	return dispatcher.RetryTimes{Least: db.Zeroable(db.Optional(least)), Next: db.Zeroable(db.Optional(next)), Waits: waits}, err
 }
 
-// noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses
-// comes together here: the longest counts. It locks the row, so that nobody drops it before the runs are there.
+// noteWaits stores the hosts that the runs c wait for. It combines the pauses of a host known to several nodes: the
+// longest counts. It locks the row, so that no other node drops it before the runs are stored.
 const noteWaits = ` INSERT INTO host_waits (id, app_id, job_id, host, pause, probe_at)
 	SELECT c.of_wait, min(c.wait_app), min(c.of_job), min(c.wait_host), max(c.wait_pause), max(c.wait_probe)
 	FROM c WHERE c.of_wait <> 0 AND ` + goesOn + ` GROUP BY c.of_wait ORDER BY c.of_wait
 	ON CONFLICT (id) DO UPDATE SET pause = CASE WHEN excluded.pause > host_waits.pause THEN excluded.pause ELSE host_waits.pause END,
 		probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at ELSE host_waits.probe_at END`
 
-// hostWaiters chooses runs that wait for a host: those that were never attempted first, then those with the fewest attempts.
+// hostWaiters chooses runs that wait for a host, those with the fewest attempts first.
 // $1 node, $2 now, $3 limit, $4 what they wait for, $5 number of apps
 const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id, FALSE
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
 	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.attempt, r.next_attempt_at LIMIT $3`
 
-// probed leaves out the waits w whose runs no node may adopt now, because of a switch of their app or job.
+// probed leaves out the waits w of runs that no node may adopt now, because of a switch of their app or job.
 const probed = ` JOIN jobs AS j ON j.id = w.job_id JOIN apps AS a ON a.id = w.app_id
 	WHERE (a.enabled OR a.deleted_at IS NOT NULL) AND (j.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused)`
 
-// Bounds of DueHosts: of one host, and of all. What it leaves out comes when these have had their probes.
+// Bounds of DueHosts: for one host, and for all. The rest follows after the probes of these.
 const (
 	dueOfHost = "20"
 	dueHosts  = "500"
 )
 
-// DueHosts reads the waits whose next probe is due. Those that are wanted by their ids it finds by these: the traces of
-// the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over
-// and that were never attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
+// DueHosts reads the waits with a due probe. It finds wanted waits by their ids, so that the traces of other probes,
+// which a long snapshot keeps, cost nothing. It ends the wait of runs that are past the end of their retries and were
+// never attempted: these may call their host once, whatever its circuit. GiveUp ends the others.
 func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -255,7 +255,7 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	return waits, nil
 }
 
-// endOldWaits ends the wait of those runs of some waits whose time is over and that were never attempted.
+// endOldWaits ends the wait of runs that are past the end of their retries and were never attempted.
 func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, now time.Time) error {
 	all := make([]int64, len(waits))
 	for i, wait := range waits {
@@ -268,7 +268,7 @@ func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, no
 	return err
 }
 
-// TakeProbe takes the next probe of a wait, unless somebody else did.
+// TakeProbe takes the next probe of a wait, unless another node did.
 func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -278,7 +278,7 @@ func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause t
 	return n == 1, err
 }
 
-// HostResponded lets all runs of a wait go.
+// HostResponded releases all runs of a wait.
 func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -292,8 +292,8 @@ func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 	return err
 }
 
-// DropHostWait removes a wait without runs. It looks for them by a statement of its own, whose snapshot has the runs of
-// the node that held the lock before.
+// DropHostWait removes a wait without runs. It looks for runs in a separate statement, with a snapshot that includes
+// the runs of the node that held the lock before.
 func (s *Store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
 	err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
 		if err := t.Exec(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.LockRows(db.LockToDelete), id); err != nil {

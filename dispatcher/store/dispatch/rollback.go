@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// declaration is a rollback that somebody has noticed.
+// declaration is a detected rollback.
 type declaration struct {
 	reason string
 	now    time.Time // by the clock of the database
-	// age returns how long ago the latest of what is missing was known to be committed; nil: that may be now. It is asked for
-	// once now is known: who waits for a connection in between would take what is missing for younger than it is.
+	// age returns how long ago the latest of the missing commits was known; nil: possibly just now. It is called once
+	// now is known: otherwise waiting for a connection in between would make the missing commits look younger.
 	age func() time.Duration
 	by  input.Change
 }
 
-// declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
-// about which no operator has decided, stays as it is. So does one whose choice is being carried out, if all that is missing was
-// committed before it was noticed: it is the same one.
+// declareRollback notes a rollback, and pauses the active nodes. A noted rollback that awaits a decision stays as it
+// is. So does one whose decision is being carried out, if all missing commits are from before it was noticed: it is the
+// same rollback.
 func declareRollback(ctx context.Context, do execute, d declaration) error {
 	// $1 now, $2 reason, $3 when the latest of what is missing was committed
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
@@ -50,7 +50,7 @@ func declareRollback(ctx context.Context, do execute, d declaration) error {
 	return nil
 }
 
-// Rollback is a rollback, and up to when instants are to be skipped.
+// Rollback is a rollback with the time up to which instants are skipped.
 type Rollback struct {
 	dispatcher.Rollback
 	SkipTo time.Time
@@ -63,8 +63,7 @@ func Unsettled(ctx context.Context, q db.Querier) (r Rollback, found bool, err e
 	return r, found, err
 }
 
-// LockRollback is unsettled, and keeps others from declaring or settling a rollback until the
-// transaction ends.
+// LockRollback is Unsettled, and keeps others from declaring or settling a rollback until the transaction ends.
 func LockRollback(ctx context.Context, t *Tx) (Rollback, bool, error) {
 	if err := t.Exec(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return Rollback{}, false, err
@@ -86,7 +85,7 @@ func (s *Store) DeclareRollback(ctx context.Context, reason string, change input
 	return s.declareRollback(ctx, declaration{reason: reason, by: change})
 }
 
-// declareRollback is DeclareRollback of what somebody has noticed, at the time of its change.
+// declareRollback is DeclareRollback for a detected rollback, at the time of its change.
 func (s *Store) declareRollback(ctx context.Context, d declaration) (done dispatcher.Rollback, err error) {
 	err = s.Change(ctx, d.by, func(ctx context.Context, t *Tx) error {
 		d.now = t.At
@@ -118,7 +117,7 @@ func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 		case r.Choice != "":
 			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
 		}
-		if err := t.Accept(ctx, t.Tx, identity); err != nil { // nodes that register after the choice find no other rollback
+		if err := t.Accept(ctx, t.Tx, identity); err != nil { // nodes that register afterwards find no other rollback
 			return err
 		}
 		before := r.Rollback
@@ -156,9 +155,8 @@ func SettleRollback(ctx context.Context, t *Tx) error {
 	return nil
 }
 
-// DropRolledBack drops what would ask for requests that may have been sent after the commits that were lost: what follows ends
-// from before, or fires that were skipped, and the rest of backfills and bulk
-// actions.
+// DropRolledBack drops work that would repeat requests possibly sent after the lost commits: followers of old ends or
+// skipped fires, and the rest of backfills and bulk actions.
 func DropRolledBack(ctx context.Context, t *Tx, r Rollback, reason string) error {
 	// $1 when it was noticed
 	if err := t.Exec(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
@@ -179,11 +177,11 @@ func DropRolledBack(ctx context.Context, t *Tx, r Rollback, reason string) error
 	return nil
 }
 
-// NoRollback tells that no rollback awaits its choice, or is being skipped. Until then nothing is queued that follows what the
-// database has: it may have been queued and sent before.
+// NoRollback is the condition that no rollback awaits a decision or is being skipped. Until then no followers of
+// database rows are queued: they may have been queued and sent before.
 const NoRollback = `NOT EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL)`
 
-// UnfoldRolledBack makes live runs of what claims from before a rollback hold.
+// UnfoldRolledBack makes live runs of the fires in claims from before a rollback.
 func (s *Store) UnfoldRolledBack(ctx context.Context) error {
 	// $1 limit
 	const from = `SELECT c.token FROM claims AS c JOIN installation AS i ON c.claimed_at <= i.rolled_back_at
@@ -199,7 +197,7 @@ func (s *Store) UnfoldRolledBack(ctx context.Context) error {
 	}
 }
 
-// SkippableRuns chooses the runs that were under way when the rollback was noticed.
+// SkippableRuns chooses the runs in progress when the rollback was noticed.
 // $2 limit
 var SkippableRuns = ` SELECT` + ChosenEnd(End{State: `'lost'`, Class: `'other'`,
 	Message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
@@ -207,10 +205,9 @@ var SkippableRuns = ` SELECT` + ChosenEnd(End{State: `'lost'`, Class: `'other'`,
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
 	WHERE i.rollback_choice = 'skip' AND r.node <> -3 ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 
-// rollbackDetector notices that the database lost commits, as after a restore or a failover. It
-// compares the database with a high-water mark: what this process knows to be committed. A
-// database that lost something lost all of it from some moment on, so the latest is enough: what
-// is there proves all that was before.
+// rollbackDetector notices that the database lost commits, as after a restore or a failover. It compares the database
+// with a high-water mark: the latest commits that this process knows. A database that lost commits lost all from some
+// moment on, so the latest is enough: its presence proves that all earlier ones are there.
 //
 // A node registers (identify, check, registered), sends heartbeats (heartbeat, unknownNode),
 // claims runs (claimed) and hands some back (handedBack); on PostgreSQL each new connection is
@@ -224,26 +221,25 @@ type rollbackDetector struct {
 type highWater struct {
 	node       run.NodeID // 0: none has registered
 	heartbeats int64      // of node
-	heartbeat  time.Time  // when the latest of them was known
+	heartbeat  time.Time  // when the latest heartbeat was known
 	claim      claimedRun
-	// settled is when the latest rollback had been settled as all this was learnt. Another that was
-	// settled since has answered for what is missing.
+	// settled is when the latest rollback had been settled at that time. A rollback settled since then accounts for
+	// missing commits.
 	settled int64 // in milliseconds of the database
 }
 
-// claimedRun is one of the runs that were won by a claim.
+// claimedRun is one of the runs won by a claim.
 type claimedRun struct {
 	run  run.HeldRun
 	node run.NodeID
-	at   time.Time // zero: there is none
+	at   time.Time // zero: no claim
 }
 
 const (
-	// A row of a node is kept this long at least, whatever becomes of the node; see purgeNodeAfter.
+	// The row of a node is kept at least this long, whatever happens to the node; see purgeNodeAfter.
 	nodeKept = purgeNodeAfter / 2
-	// A claim counts for this long; after that, heartbeats stand for it. Retention may have removed
-	// an older one, and at once one whose instant is claimReaches ago and that was caught up: an
-	// app keeps its history for a day at least.
+	// A claim counts for this long; after that, heartbeats replace it. Retention may have removed an older claim, and
+	// even a new one for a caught-up instant more than claimReaches ago: an app keeps its history for at least a day.
 	claimKept    = 10 * time.Minute
 	claimReaches = 12 * time.Hour
 )
@@ -254,15 +250,15 @@ type registration struct {
 	settled  int64
 }
 
-// check tells, in the transaction in which a node registers, whether the node is to wait because
-// the database lost commits. It declares a rollback that it finds.
+// check returns, in the transaction in which a node registers, whether the node must wait because the database lost
+// commits. It declares a rollback that it finds.
 func (d *rollbackDetector) check(ctx context.Context, t *Tx, r *registration) (rolledBack bool, err error) {
 	r.settled, _, err = db.First(ctx, t, db.ScanInt, `SELECT rollback_settled_at FROM installation`)
 	if err != nil {
 		return false, err
 	}
 	awaited, rolledBack, err := Unsettled(ctx, t)
-	if err == nil && rolledBack && awaited.Choice == "" { // which answers for this identity, too
+	if err == nil && rolledBack && awaited.Choice == "" { // it accounts for this identity, too
 		return true, t.Accept(ctx, t.Tx, r.identity)
 	}
 	if err != nil {
@@ -275,19 +271,19 @@ func (d *rollbackDetector) check(ctx context.Context, t *Tx, r *registration) (r
 	return true, declareRollback(ctx, t.Affect, declaration{reason: reason, now: t.At, by: input.Change{Actor: "system"}})
 }
 
-// registered begins a new high-water mark, once a node has registered.
+// registered begins a new high-water mark after a node has registered.
 func (d *rollbackDetector) registered(node run.NodeID, r registration) {
 	d.mu.Lock()
 	d.high = highWater{node: node, heartbeat: db.WallClock(), settled: r.settled}
 	d.mu.Unlock()
 }
 
-// heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
-// than it had. Then a rollback is declared.
+// heartbeat notes the heartbeats of a node in the database, and reports whether there are fewer than before. Then it
+// declares a rollback.
 func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node renewedNode, now time.Time) (lost bool, err error) {
 	before := d.latest()
 	if lost = d.repeated(node.ID, node.heartbeats, node.settled); lost {
-		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
+		// Connections are checked, too. This one belongs to a pooler, which has switched to another server meanwhile.
 		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node.ID),
 			age: before.age, by: input.Change{Actor: "system", Now: now}})
 	}
@@ -297,7 +293,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node renewed
 	return lost, err
 }
 
-// repeated raises the mark to a heartbeat, and tells whether the database had it before.
+// repeated raises the mark to a heartbeat, and reports whether the database had it before.
 func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -312,7 +308,7 @@ func (d *rollbackDetector) repeated(node run.NodeID, heartbeats, settled int64) 
 	return repeated
 }
 
-// unknownNode declares a rollback if the database does not know a node that it must know.
+// unknownNode declares a rollback if a node is missing that the database must know.
 func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node run.NodeID, now time.Time) error {
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
@@ -331,7 +327,7 @@ func (d *rollbackDetector) claimed(node run.NodeID, held []run.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
-	latest, now := held[len(held)-1], db.WallClock() // they are in the order of their instants
+	latest, now := held[len(held)-1], db.WallClock() // in the order of their instants
 	if now.Sub(latest.ScheduledAt) > claimReaches {
 		return
 	}
@@ -340,8 +336,8 @@ func (d *rollbackDetector) claimed(node run.NodeID, held []run.HeldRun) {
 	d.high.claim = claimedRun{run: latest, node: node, at: now}
 }
 
-// handedBack forgets a claim that may be given back without an attempt, or whose attempt its target accepted. Another node
-// then makes the attempt, or records its end, under the same number, which is no sign of a rollback.
+// handedBack forgets a claim that may be given back without an attempt, or with an attempt that its target accepted.
+// Another node then makes the attempt, or records its end, under the same number, which does not indicate a rollback.
 func (d *rollbackDetector) handedBack(run run.Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -357,12 +353,12 @@ func (d *rollbackDetector) latest() highWater {
 	return d.high
 }
 
-// holds tells whether the row of the node must still be in the database: it was not long ago.
+// holds reports whether the row of the node must still be in the database: it was there not long ago.
 func (h highWater) holds() bool {
 	return h.node != 0 && db.WallClock().Sub(h.heartbeat) < nodeKept
 }
 
-// age is how long ago the latest of the mark was known to be committed.
+// age returns how long ago the latest of the mark was known to be committed.
 func (h highWater) age() time.Duration {
 	latest := h.heartbeat
 	if h.claim.at.After(latest) {
@@ -371,7 +367,7 @@ func (h highWater) age() time.Duration {
 	return max(db.WallClock().Sub(latest), 0)
 }
 
-// Lost says what a server does not have of what is known to be committed; empty: nothing.
+// Lost describes the known commits that a server lacks; empty: none.
 func (d *rollbackDetector) Lost(ctx context.Context, conn *pgx.Conn) (string, error) {
 	high := d.latest()
 	if !high.holds() {
@@ -381,7 +377,7 @@ func (d *rollbackDetector) Lost(ctx context.Context, conn *pgx.Conn) (string, er
 	if err != nil {
 		return "", err
 	}
-	// After that: a node that is dead now may have been frozen when its run was given to another.
+	// After the claim: a node that is dead now may have been frozen when its run was given to another.
 	var settled, stored int64
 	var state dispatcher.NodeState
 	// $1 id
@@ -404,12 +400,12 @@ func (d *rollbackDetector) Lost(ctx context.Context, conn *pgx.Conn) (string, er
 	return "", nil
 }
 
-// lost tells whether a server does not have a claim.
+// lost reports whether a server lacks a claim.
 func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	if db.WallClock().Sub(c.at) > claimKept {
 		return false, nil
 	}
-	// It is in the claim that won it, or has become an attempt: that one, a later one, or nobody's.
+	// The claim that won it is there, or its row: with that attempt or a later one, or without a node.
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt, $6 node
 	const (
 		is    = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
@@ -423,9 +419,9 @@ func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return found == 0, err
 }
 
-// whole looks, on a new connection and before it is used, whether the server has all that is known to be committed: after a
-// failover a connection is always a new one. It declares a rollback if something is missing. It returns whether this process has a
-// node in the database, which then is the one that it was, wherever the server may be.
+// whole checks, on a new connection before its use, whether the server has all known commits: after a failover all
+// connections are new. It declares a rollback if commits are missing. It returns whether this process has a node in the
+// database, which then is the same database, even on another server.
 func (d *rollbackDetector) whole(ctx context.Context, conn *pgx.Conn) (inUse bool, err error) {
 	high := d.latest()
 	reason, err := d.Lost(ctx, conn)

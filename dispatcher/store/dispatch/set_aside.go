@@ -22,32 +22,32 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// Work on the rows of several jobs is done in batches. One row that its statement cannot digest, such as a number beyond the
-// column or JSON that was cut off, must not keep the others from their turn. So each batch goes through InParts: if it fails for
-// what is stored, it is halved until the bad rows are alone, and these are set aside with the reason. Rows that are set aside are
-// in set_aside, by the work that failed, until they go through; attention, metrics and the log show them.
+// Work on the rows of several jobs is done in batches. One row that breaks its statement, such as a number beyond the
+// column or truncated JSON, must not block the others. So each batch goes through InParts: if stored data makes it
+// fail, it is halved until the bad rows are alone, and these are set aside with the reason. Such rows stay in
+// set_aside, by the work that failed, until they succeed; attention, metrics and the log show them.
 //
-// A run that is set aside waits under a node of its own, -3, where no look for runs reads it. Of other rows each node remembers
-// which to leave out, so that a batch without bad rows costs no look. Triggers are quarantined instead.
+// A run that is set aside waits under a special node, -3, where no search for runs reads it. For other rows each node
+// remembers which to leave out, so that a batch without bad rows costs no query. Triggers are quarantined instead.
 
 // asideNode is the node of runs that are set aside.
 const asideNode = -3
 
-// mostProblem bounds, in bytes, what is stored of an error.
+// mostProblem bounds the stored text of an error, in bytes.
 const mostProblem = 1024
 
 // AsidePauses are the pauses before a row that is set aside is tried again.
 var AsidePauses = backoff.Pauses{First: 10 * time.Second, Most: time.Hour}
 
-// asideGrace is after how long a row that was tried again, and was not set aside again, counts as done. Within it each work has had
-// its turn.
+// asideGrace is the time after which a row that was tried again, and was not set aside again, counts as done. Within it
+// each kind of work has run.
 const asideGrace = 15 * time.Minute
 
-// AsideSeen is for how long after its next try a row that is no run counts as set aside: by then it was tried, or another node is
-// to try it.
+// AsideSeen is how long after its next try a row other than a run still counts as set aside: until another node has
+// tried it.
 const AsideSeen = time.Minute
 
-// OfStored tells whether an error is about what is stored, and not about the database or the call.
+// OfStored reports whether an error is caused by stored data, and not by the database or the call.
 func (s *Store) OfStored(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -56,11 +56,11 @@ func (s *Store) OfStored(ctx context.Context, err error) bool {
 	return !s.db.Transient(err) && !db.Unreachable(err) && s.db.OfData(err)
 }
 
-// judgeError is Store.ofStored.
+// judgeError is Store.OfStored.
 type judgeError func(context.Context, error) bool
 
-// InParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that
-// fail are alone, which it hands to alone. It ends with the first other error. A panic is an error of the rows.
+// InParts calls do with rows. If stored data makes it fail, it calls do with each half, and so on, until the failing
+// rows are alone, and passes these to alone. It ends with the first other error. A panic is an error of the rows.
 func InParts[T any](ctx context.Context, ofStored judgeError, rows []T, do func([]T) error, alone func(T, error) error) error {
 	if len(rows) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func InParts[T any](ctx context.Context, ofStored judgeError, rows []T, do func(
 	}
 }
 
-// OrAside calls do, which works on one row, and hands it to aside if it fails for what is stored.
+// OrAside calls do, which works on one row, and passes stored-data errors to aside.
 func (s *Store) OrAside(ctx context.Context, do func() error, aside func(why error) error) error {
 	err := dispatcher.WithoutPanic(do)
 	if s.OfStored(ctx, err) {
@@ -88,9 +88,9 @@ func (s *Store) OrAside(ctx context.Context, do func() error, aside func(why err
 	return err
 }
 
-// inPortions calls do with most, which works on that many rows at the beginning of an order and takes them out of it. If that fails
-// for what is stored in them, do is given fewer, until the first row fails alone; then alone takes it out of the order. It ends when
-// do had fewer rows than it might take, or has had most.
+// inPortions calls do with most, the number of rows to take from the beginning of an order. If stored data makes it
+// fail, do gets fewer, until the first row fails alone; then alone takes it out of the order. It ends when do found
+// fewer rows than it might take, or has had most.
 func inPortions(ctx context.Context, ofStored judgeError, most int, do func(limit int) (int, error),
 	alone func(why error) (bool, error),
 ) (int, error) {
@@ -121,18 +121,18 @@ func inPortions(ctx context.Context, ofStored judgeError, most int, do func(limi
 	return done, nil
 }
 
-// AsideRow is a row that is set aside.
+// AsideRow is a row to set aside.
 type AsideRow struct {
 	Work dispatcher.Work
-	// Item is the key of the row among those of its work, for people to read. That of a run is its id.
+	// Item is the readable key of the row within its work. For a run it is the id.
 	Item     string
 	App, Job int64 // ids; 0: none
 	key      run.Key
-	node     int64     // of the run: where it was
-	state    run.State // of the run: what it was
+	node     int64     // of the run: its node before
+	state    run.State // of the run: its state before
 }
 
-// Asides are what this process knows of rows that are set aside.
+// Asides is what this process knows about rows that are set aside.
 type Asides struct {
 	log   *slog.Logger
 	total *prometheus.CounterVec
@@ -166,7 +166,7 @@ func (a *Asides) remember(work dispatcher.Work, item string, until time.Time) {
 	a.until[work][item] = until
 }
 
-// Count returns how many rows of a work are left out.
+// Count returns how many rows of a kind of work are left out.
 func (a *Asides) Count(work dispatcher.Work) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +185,7 @@ func (a *Asides) leaves(work dispatcher.Work, item string, now time.Time) bool {
 	return known
 }
 
-// prune forgets rows that were to be tried again long ago: they are gone, or went through.
+// prune forgets rows that were to be tried again long ago: they were deleted or succeeded.
 func (a *Asides) prune(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +194,7 @@ func (a *Asides) prune(now time.Time) {
 	}
 }
 
-// Report tells people of a row that was set aside.
+// Report logs a row that was set aside.
 func (a *Asides) Report(ctx context.Context, row dispatcher.SetAside) {
 	a.apps.Of(row.App)[row.Work].Inc()
 	a.log.ErrorContext(ctx, "row set aside; the rest of its batch goes on", "work", string(row.Work), "app", row.App, "job", row.Job,
@@ -204,7 +204,7 @@ func (a *Asides) Report(ctx context.Context, row dispatcher.SetAside) {
 // JobItem names a job that is set aside.
 func JobItem(id int64) string { return "job " + strconv.FormatInt(id, 10) }
 
-// WithoutAsides returns those of rows that are not left out.
+// WithoutAsides returns the rows that are not left out.
 func WithoutAsides[T any](a *Asides, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
 	if a.Count(work) == 0 {
 		return rows
@@ -218,8 +218,8 @@ func WithoutAsides[T any](a *Asides, work dispatcher.Work, rows []T, item func(T
 	return rest
 }
 
-// SetAsideRows are the rows that are set aside at a time, the longest first, of which a condition holds, which is empty or begins
-// with AND. A row that was tried again and did not fail is none.
+// SetAsideRows selects the rows set aside at a time, the oldest first. and is a condition on them, empty or beginning
+// with AND. A row that was tried again and did not fail is left out.
 func SetAsideRows(now time.Time, and string) string {
 	since := strconv.FormatInt(now.Add(-AsideSeen).UnixMilli(), 10)
 	return `SELECT x.work, coalesce(a.name, ''), coalesce(j.name, ''), x.item, x.kind, x.problem, x.tries, x.try_at
@@ -239,12 +239,12 @@ func ScanSetAside(row db.Scanner) (one dispatcher.SetAside, err error) {
 	return one, err
 }
 
-// SetJobAside is setAside of a job.
+// SetJobAside is SetAside for a job.
 func (s *Store) SetJobAside(ctx context.Context, work dispatcher.Work, job int64, why error, now time.Time) error {
 	return s.SetAside(ctx, AsideRow{Work: work, Item: JobItem(job), Job: job}, why, now)
 }
 
-// SetAppAside is setAside of an app.
+// SetAppAside is SetAside for an app.
 func (s *Store) SetAppAside(ctx context.Context, work dispatcher.Work, app string, why error, now time.Time) error {
 	return s.SetAside(ctx, AsideRow{Work: work, Item: AppItem(app), App: run.AppID(app)}, why, now)
 }
@@ -252,13 +252,13 @@ func (s *Store) SetAppAside(ctx context.Context, work dispatcher.Work, app strin
 // AppItem names an app that is set aside.
 func AppItem(name string) string { return "app " + name }
 
-// ProblemOf is what is stored of an error.
+// ProblemOf returns the stored text of an error.
 func ProblemOf(why error) string {
 	text := Storable(why.Error())
 	return strings.ToValidUTF8(text[:min(len(text), mostProblem)], "")
 }
 
-// SetAside sets a row aside that failed alone. If even that fails, this process leaves the row out all the same.
+// SetAside sets aside a row that failed alone. Even if that fails, this process leaves the row out.
 func (s *Store) SetAside(ctx context.Context, row AsideRow, why error, now time.Time) error {
 	shown := dispatcher.SetAside{Work: row.Work, Item: row.Item, Problem: ProblemOf(why)}
 	if row.key.Kind != "" {
@@ -285,13 +285,13 @@ func (s *Store) SetAside(ctx context.Context, row AsideRow, why error, now time.
 	return nil
 }
 
-// notKept completes what is shown of a row that cannot even be set aside, and that this process leaves out.
+// notKept completes the description of a row that cannot even be set aside, and that this process leaves out.
 func notKept(shown *dispatcher.SetAside, now time.Time, why error) {
 	shown.Tries, shown.TryAt = 1, cmp.Or(now, db.WallClock()).Add(AsidePauses.Most)
 	shown.Problem += "; and it cannot be set aside: " + ProblemOf(why)
 }
 
-// setAside writes a row that is set aside, and completes what is shown of it. fresh is false if another node did so a moment ago.
+// setAside writes a row to set_aside, and completes its description. fresh is false if another node just did so.
 func setAside(ctx context.Context, t *Tx, row AsideRow, shown *dispatcher.SetAside) (fresh bool, err error) {
 	// $1 work, $2 item
 	const known = `SELECT tries, try_at FROM set_aside WHERE work = $1 AND item = $2`
@@ -333,7 +333,7 @@ func (s *Store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 	})
 }
 
-// QuarantineAlone quarantines a trigger of which the work of a batch failed alone.
+// QuarantineAlone quarantines a trigger that failed alone in the work of a batch.
 func (s *Store) QuarantineAlone(ctx context.Context, work dispatcher.Work, triggerID, revision int64, why error, now time.Time) error {
 	item := "trigger " + strconv.FormatInt(triggerID, 10)
 	shown := dispatcher.SetAside{Work: work, Item: item, Problem: ProblemOf(why)}
@@ -361,12 +361,12 @@ func (s *Store) QuarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 	return nil
 }
 
-// endedSo finds a run that ended by its latest attempt.
+// endedSo finds a run that ended with its latest attempt.
 // $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 node, $6 attempt, $7 status
 const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND node = $5
 	AND attempt = $6 AND http_status = $7 AND state IS NOT NULL`
 
-// Disable puts the trigger of a run that ended so into state error, and audits that.
+// Disable puts the trigger of a run that ended this way into state error, and adds that to the audit log.
 func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.Change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *Tx) error {
 		run := ended.Key
@@ -396,9 +396,9 @@ func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 	return done, nil
 }
 
-// putInError puts a waiting trigger of a revision into state error, and with it its job. The next
-// fire time stays: a change of the definition, or a resume, accounts for what was due. The job is locked first, as
-// by everyone who changes it.
+// putInError puts a waiting trigger of a revision, and with it its job, into state error. The next fire time stays: a
+// later change of the definition, or a resume, settles the fires due since. The job is locked first, as in all changes
+// of it.
 func putInError(ctx context.Context, t *Tx, triggerID, revision int64, reason string) (of int64, done bool, err error) {
 	// $1 trigger
 	job := `SELECT j.id FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id WHERE t.id = $1` + db.LockOf(t.ForUpdate(), "j")
