@@ -1,8 +1,7 @@
-// Package migrations holds the schema of both databases as numbered goose scripts.
+// Package migrations has the schema of both databases as numbered goose scripts.
 //
-// Both define the same tables. The PostgreSQL scripts explain what each column means. Instants are Unix
-// milliseconds; ids are hashes of names or drawn by nodes, so
-// there are no sequences, and nothing here needs triggers, functions or extensions.
+// Both define the same tables. The PostgreSQL scripts explain the columns. Instants are Unix milliseconds; ids are
+// hashes of names or drawn by nodes, so there are no sequences. The schema needs no triggers, functions or extensions.
 //
 // Nodes of the previous version keep working while a script runs and after it, and may come back. So
 // a script takes the number after the last one only if it adds tables, indexes, or columns that have a
@@ -12,12 +11,12 @@ package migrations
 
 import "embed"
 
-// Postgres holds the scripts for PostgreSQL, under "postgres".
+// Postgres has the scripts for PostgreSQL, under "postgres".
 //
 //go:embed postgres/*.sql
 var Postgres embed.FS
 
-// SQLite holds the scripts for SQLite, under "sqlite".
+// SQLite has the scripts for SQLite, under "sqlite".
 //
 //go:embed sqlite/*.sql
 var SQLite embed.FS

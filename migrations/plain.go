@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// plainMark begins a comment at the end of a line of a script: what follows it stands in place of the line where a
-// database has no partitions.
+// plainMark begins a comment at the end of a line of a script. Its text replaces the line in a database without
+// partitions.
 const plainMark = "-- plain:"
 
-// Plain returns scripts as a database without partitions takes them.
+// Plain returns scripts for a database without partitions.
 func Plain(scripts fs.FS) fs.FS { return plainScripts{scripts} }
 
 type plainScripts struct{ fs.FS }
@@ -29,7 +29,7 @@ func (p plainScripts) Open(name string) (fs.File, error) {
 	return plainScript{file, strings.NewReader(plain(string(text)))}, nil
 }
 
-// plainScript is a file with another text.
+// plainScript is a file with a replaced text.
 type plainScript struct {
 	fs.File
 	text *strings.Reader

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/migrations"
 )
 
-// A script for a database without partitions has none, and is otherwise the same.
+// A script for a database without partitions creates none, and is otherwise the same.
 func TestPlainScriptsHaveNoPartitions(t *testing.T) {
 	t.Parallel()
 	plain := migrations.Plain(migrations.Postgres)

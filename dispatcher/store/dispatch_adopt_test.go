@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// openSnapshot keeps what is removed from a database, as a dump does.
+// openSnapshot keeps removed rows in a database, as a dump does.
 func openSnapshot(t *testing.T, database string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -30,7 +30,7 @@ func openSnapshot(t *testing.T, database string) {
 	must(t, err)
 }
 
-// idle looks for runs that nobody works on, as node 2 does.
+// idle finds runs that no node works on, as node 2 does.
 func idle(t *testing.T, s *store.Store, now time.Time) []dispatcher.Adoptable {
 	t.Helper()
 	found, err := s.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: taker, Limit: 500, Now: now})
@@ -38,7 +38,7 @@ func idle(t *testing.T, s *store.Store, now time.Time) []dispatcher.Adoptable {
 	return found
 }
 
-// What dead nodes once had is visited by one look, and not by each, however much of it a long snapshot keeps.
+// Only one search visits the old rows of dead nodes, not each one, however many of them a long snapshot keeps.
 func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -58,7 +58,7 @@ func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
 	} {
 		must(t, store.Exec(t.Context(), s, statement))
 	}
-	again := may1.Add(2 * time.Minute) // it has been dead for twice as long
+	again := may1.Add(2 * time.Minute) // it has been dead twice as long
 	full, err := store.AdoptionBuffers(t.Context(), s, again)
 	must(t, err)
 	if full < 10*young {
@@ -68,7 +68,7 @@ func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
 		t.Fatalf("found %v, want nothing", found)
 	}
 	old := math.MaxInt
-	for range 3 { // what each adoption costs is seen in the cheapest
+	for range 3 { // the cheapest shows the cost of each adoption
 		pages, err := store.AdoptionBuffers(t.Context(), s, again.Add(time.Minute))
 		must(t, err)
 		old = min(old, pages)
@@ -78,8 +78,8 @@ func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
 	}
 }
 
-// A node may have begun to claim before it was marked dead. When the claim commits after an adoption has found nothing
-// of the node, a later one finds the claim: when the node has been dead for twice as long, or some minutes later.
+// A node may have begun to claim before it was marked dead. If the claim commits after an adoption found no rows of the
+// node, a later one finds the claim: when the node has been dead twice as long, or some minutes later.
 func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
 	t.Parallel()
 	for dead, again := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: 5 * time.Minute} {
@@ -109,7 +109,7 @@ func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
 	}
 }
 
-// What is left of a dead node and may not be adopted now, because its app is disabled, is adopted when it may.
+// Runs of a dead node that may not be adopted now, because their app is disabled, are adopted later.
 func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -135,8 +135,7 @@ func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 	})
 }
 
-// However many runs are live, and however many are to be attempted later, those that are due are
-// found by their own index.
+// Due retries are found by their own index, however many runs are live or will be attempted later.
 func TestRetriesAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -166,7 +165,7 @@ func testRetryPlan(t *testing.T, s *store.Store, want string) {
 	}
 }
 
-// A look from the first retry that is left does not visit those that were made, however many a long snapshot keeps.
+// A search from the first remaining retry does not visit old ones, however many a long snapshot keeps.
 func TestLookForRetriesFromABoundReadsNoOldOnes(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)

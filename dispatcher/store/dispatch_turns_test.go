@@ -19,8 +19,8 @@ import (
 // crowdSize is how many runs of one app are due in the tests of turns.
 const crowdSize = 100_000
 
-// crowdedByOne opens a database in which crowdSize runs of the app "crowded" and later three of the app "app" are due: queued ones, or
-// retries.
+// crowdedByOne opens a database with crowdSize due runs of the app "crowded" and later three of the app "app": queued
+// ones, or retries.
 func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	t.Helper()
 	s := ownClaims(t, database, 1)
@@ -29,7 +29,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	_, _, err := s.PutApp(t.Context(), access.App{Name: "crowded", AppSpec: access.AppSpec{Enabled: true}}, change)
 	must(t, err)
 	insert := func(app string, runs int, at time.Time) {
-		for name, kind := range map[string]int{"job0": 2, "job1": 2} { // of two jobs each
+		for name, kind := range map[string]int{"job0": 2, "job1": 2} { // two jobs each
 			one := tick(name, "", may1, "a")
 			one.App = app
 			_, _, err := s.PutJob(t.Context(), one, change)
@@ -49,7 +49,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	return s
 }
 
-// However many runs of one app are due, those of another are in the first batch.
+// The first batch contains runs of every app, however many runs of one app are due.
 func TestCrowdOfOneAppDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"SQLite", "PostgreSQL"} {
@@ -85,7 +85,7 @@ func ofApp(found []dispatcher.Adoptable, app string) (n int) {
 	return n
 }
 
-// A look costs what it finds, and not what waits: on PostgreSQL with and without statistics, and with a long snapshot's remains.
+// A search costs what it finds, not what waits: on PostgreSQL with and without statistics, and with old rows kept.
 func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []bool{false, true} {
@@ -98,7 +98,7 @@ func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
 				}
 				pages, err := store.TurnsBuffers(t.Context(), s, may1.Add(2*time.Hour), retries)
 				must(t, err)
-				if pages > 6000 { // some 500 runs, of each its row and its job
+				if pages > 6000 { // some 500 runs, each with its row and its job
 					t.Errorf("statistics %s: a look touches %d pages, want at most 6000 of %d runs", statistics, pages, crowdSize)
 				}
 			}
@@ -106,7 +106,7 @@ func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
 	}
 }
 
-// SQLite finds the apps, and then the runs of each, by an index.
+// SQLite uses an index to find the apps and then the runs of each.
 func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
@@ -124,8 +124,8 @@ func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
 	}
 }
 
-// endsOfApps inserts pending ends of a job of the app "crowded", and later ones of a job of the app "app": of runs that failed, or
-// decisions about missed fires.
+// endsOfApps inserts pending ends of a job of the app "crowded", and later ones of a job of the app "app": failed runs,
+// or decisions about missed fires.
 func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
@@ -150,7 +150,7 @@ func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 	}
 }
 
-// However many runs of one app have ended, or fires of it were missed, what follows those of another is queued by the first call.
+// The first call queues the followers for every app, however many runs of one app ended or fires were missed.
 func TestEndsOfOneAppDelayNoOther(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]int{"failed runs": 1, "missed fires": 0} {
@@ -172,7 +172,7 @@ func TestEndsOfOneAppDelayNoOther(t *testing.T) {
 	}
 }
 
-// A page whose ends cannot be followed goes by turns, too.
+// A page of ends that cannot be followed is processed in turns, too.
 func TestBadEndsOfOneAppDelayNoOther(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -188,7 +188,7 @@ func TestBadEndsOfOneAppDelayNoOther(t *testing.T) {
 	})
 }
 
-// boundedJob declares a job of which one run at a time may execute, and requests and adopts a run.
+// boundedJob declares a job that executes one run at a time, and requests and adopts a run.
 func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) run.HeldRun {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1}
@@ -206,7 +206,7 @@ func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) run.
 	return held[0]
 }
 
-// A job that somebody has locked, as a change of its definition that takes long, holds up no other job.
+// A locked job, as by a long change of its definition, does not delay other jobs.
 func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -243,7 +243,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	}
 }
 
-// What a request for a slot reads does not depend on how many runs of the job there are.
+// A request for a slot reads the same number of rows, however many runs the job has.
 func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// In these tests node 1 claims, and others take its claims from it.
+// In these tests node 1 claims, and other nodes take its claims.
 const claimer, taker = run.NodeID(1), run.NodeID(2)
 
 // ownClaims returns a store with node 1 and a job whose triggers fire every minute from may1 on.
@@ -40,7 +40,7 @@ func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 	return s
 }
 
-// claimDue claims what is due by one claim of a node.
+// claimDue claims the due fires in one claim of a node.
 func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []run.HeldRun {
 	t.Helper()
 	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
@@ -57,7 +57,7 @@ func claimDue(t *testing.T, s *store.Store, node run.NodeID, token run.Token) []
 	return held
 }
 
-// succeeded are the records of runs that succeed.
+// succeeded returns records of runs that succeed.
 func succeeded(node run.NodeID, runs ...run.HeldRun) (all []dispatcher.Record) {
 	for _, r := range runs {
 		all = append(all, dispatcher.Record{
@@ -68,7 +68,7 @@ func succeeded(node run.NodeID, runs ...run.HeldRun) (all []dispatcher.Record) {
 	return all
 }
 
-// onceEach fails unless each of some runs is in one table, and those that are live are of a node that lives.
+// onceEach fails unless each run is in exactly one table, and the live ones belong to a living node.
 func onceEach(t *testing.T, s *store.Store, want int64) {
 	t.Helper()
 	ended, live := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM live_runs`)
@@ -80,7 +80,7 @@ func onceEach(t *testing.T, s *store.Store, want int64) {
 	}
 }
 
-// meanwhileIn is a transaction of another node.
+// meanwhileIn returns a transaction of another node.
 func meanwhileIn(t *testing.T, database string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -91,7 +91,7 @@ func meanwhileIn(t *testing.T, database string) pgx.Tx {
 	return tx
 }
 
-// whileItWaits calls do, waits until it waits for a lock, and calls meanwhile. It returns the error of do.
+// whileItWaits calls do, waits until do waits for a lock, and calls meanwhile. It returns the error of do.
 func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func()) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -110,7 +110,7 @@ func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func(
 	return <-done
 }
 
-// On SQLite no new connection makes a node forget what it has recorded.
+// On SQLite no new connection makes a node forget its records.
 func TestClaimGoesWithItsLastRecord(t *testing.T) {
 	t.Parallel()
 	s := ownClaims(t, newFile(t), 2)
@@ -123,7 +123,7 @@ func TestClaimGoesWithItsLastRecord(t *testing.T) {
 	}
 }
 
-// What a record stores while another node waits for its claim is not taken over.
+// A run recorded while another node waits for its claim is not adopted.
 func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -150,8 +150,8 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 	}
 }
 
-// A record that waits while its claim is unfolded goes to the live run, also if the process does not know of the claim, as after
-// an error.
+// A record that waits while its claim is unfolded goes to the live run, even if the process does not know the claim, as
+// after an error.
 func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, recorder := range map[string]func(t *testing.T, database string, claims *store.Store) *store.Store{
@@ -185,7 +185,7 @@ func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 	}
 }
 
-// Whichever of a node's record and the adoption of its claim comes first: each run is over or live, and never both.
+// Each run is either ended or live, whichever comes first: its record or the adoption of its claim.
 func TestRecordsAndAdoptionsRace(t *testing.T) {
 	t.Parallel()
 	const rounds, triggers, batch = 15, 24, 5
@@ -226,7 +226,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 				t.Errorf("adopted attempt %d of run %s, want the second", run.Attempt, run)
 			}
 		}
-		// What the adoption passed over, because it was recorded at that moment, is adopted later.
+		// Runs skipped by the adoption, because they were being recorded, are adopted later.
 		more, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: run.Token(100*round + 3), Limit: 100, Now: may1})
 		must(t, err)
 		onceEach(t, s, int64((round+1)*triggers))
@@ -238,8 +238,8 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 	}
 }
 
-// What a claim was recorded of is in the history until the claim is unfolded, however long no node was there: it
-// would else be executed once more.
+// The records of a claim stay in the history until the claim is unfolded, however long no node ran: otherwise its fires
+// would run again.
 func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
@@ -260,8 +260,8 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 	})
 }
 
-// The history keeps what tells that a fire of a claim has ended, for as long as there is the claim: else a node that
-// comes after weeks would take the fire for open.
+// The history keeps the records of ended fires as long as their claim exists: otherwise a node that starts after weeks
+// would take the fires for open.
 func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{
@@ -285,7 +285,7 @@ func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
 	}
 }
 
-// A claim that somebody has locked cannot be unfolded, so the clean-up waits.
+// A locked claim cannot be unfolded, so the clean-up waits.
 func TestPurgeWaitsForAClaimThatIsLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -305,7 +305,7 @@ func TestPurgeWaitsForAClaimThatIsLocked(t *testing.T) {
 	}
 }
 
-// purgeAll purges until there is no more to purge.
+// purgeAll purges until the store has no more to purge.
 func purgeAll(t *testing.T, s *store.Store, now time.Time) {
 	t.Helper()
 	for {
@@ -317,14 +317,13 @@ func purgeAll(t *testing.T, s *store.Store, now time.Time) {
 	}
 }
 
-// What an attempt was answered is there before its run has ended, and if it cannot be kept, the run
-// ends all the same.
+// A response is stored before its run ends. If it cannot be stored, the run ends nevertheless.
 func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	for name, test := range map[string]struct {
-		lock      string // a table that somebody holds meanwhile
-		ended     bool   // while it is held
+		lock      string // a table locked meanwhile
+		ended     bool   // while it is locked
 		responses int
 		recordErr bool
 	}{
@@ -368,7 +367,7 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 			}
 			must(t, held.Rollback(ctx))
 			if !test.recordErr {
-				<-recorded // perhaps that it has waited too long
+				<-recorded // possibly with a lock timeout
 			}
 			must(t, record())
 			got, err := s.Run(ctx, r.String())

@@ -19,19 +19,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Queries are those that a store sends to read outside of transactions.
+// Queries are the queries that a store sends outside of transactions.
 type Queries struct {
 	mu   sync.Mutex
 	sent []Query
 }
 
-// Query is one of them.
+// Query is one query.
 type Query struct {
 	Text string
 	args []any
 }
 
-// Watch lets a store note its queries. It is called before the store is used.
+// Watch makes a store record its queries. Call it before using the store.
 func Watch(s *Store) *Queries {
 	watched := &Queries{}
 	switch f := s.db.Flavor.(type) {
@@ -48,7 +48,7 @@ func Watch(s *Store) *Queries {
 	return watched
 }
 
-// Take returns the queries since the call before.
+// Take returns the queries since the previous call.
 func (q *Queries) Take() []Query {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +105,7 @@ func (c watchedConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx
 	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
 }
 
-// CheckNamedValue lets the driver say which values it takes.
+// CheckNamedValue lets the driver check values.
 func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := c.Conn.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
@@ -113,9 +113,9 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// ReadThrough returns the tables of those given that a query reads from the beginning or the end on, with the plan that says so. A
-// query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
-// never too much, so that a small database shows which scans no index can avoid.
+// ReadThrough returns those of the given tables that a query reads from the beginning or the end, with the plan. A
+// query with a limit may do that in the order of an index. On PostgreSQL the plan is made with index scans preferred,
+// so that a small database shows which scans no index can avoid.
 func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (map[string]string, error) {
 	if s.db.Single() {
 		return s.readThrough(ctx, query, tables)
@@ -151,7 +151,7 @@ func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (m
 	return found, nil
 }
 
-// limited tells whether a line of a plan is below a limit.
+// limited reports whether a line of a plan is below a limit.
 func limited(before []string, line string) bool {
 	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ->")) }
 	deep := indent(line)
@@ -165,8 +165,8 @@ func limited(before []string, line string) bool {
 	return false
 }
 
-// readThrough is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end
-// of a table or of one of its indexes reads it through.
+// readThrough is ReadThrough for SQLite. It reads the instructions of the query's program: a cursor set to the
+// beginning or the end of a table or of one of its indexes reads it through.
 func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
@@ -201,7 +201,7 @@ func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (
 			delete(open, i.p1)
 		case "Rewind", "Last":
 			r, is := open[i.p1]
-			// Without a condition, a limit bounds what is read in the order of the table's key, too.
+			// Without a condition, a limit also bounds a read in the order of the table's key.
 			first := strings.Contains(query.Text, "FROM "+r.table+" AS r ORDER BY r.scheduled_at LIMIT")
 			limited := strings.Contains(query.Text, "LIMIT") && (r.table != r.name || first)
 			if is && slices.Contains(tables, r.table) && !limited {
@@ -221,13 +221,13 @@ func DueBuffers(ctx context.Context, s *Store, query dispatcher.DueQuery) (int, 
 	return s.buffers(ctx, s.Hot.Due.Of(query).Parts[0], s.DueArgs(query))
 }
 
-// OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
+// OverdueAppsBuffers does the same for the search for overdue apps, by a node without labels.
 func OverdueAppsBuffers(ctx context.Context, s *Store, now time.Time) (int, error) {
 	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.db.Batch(dispatch.DueListsOf(nil, nil, nil)...)...)
 	return s.buffers(ctx, s.db.Rows(1, 4, "", dispatch.DueLists...)+dispatch.OverdueApps, args)
 }
 
-// AdoptionBuffers is the same for a look for runs that nobody works on.
+// AdoptionBuffers does the same for a search for runs that no node works on.
 func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, err error) {
 	none := s.db.Batch([]int64{0})
 	dead := append([]any{now.UnixMilli()}, none...)
@@ -254,13 +254,13 @@ func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, e
 	return pages, nil
 }
 
-// RetriesBuffers is the same for a look for retries that are due at some time or later.
+// RetriesBuffers does the same for a search for retries due at from or later.
 func RetriesBuffers(ctx context.Context, s *Store, from, now time.Time) (int, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, From: from}
 	return s.buffers(ctx, s.Hot.DueRetries.Parts[0], s.LookArgs(query, []string{""}, []string{""}))
 }
 
-// touched is what EXPLAIN says first of pages: those of the whole statement.
+// touched matches the pages of the whole statement, which EXPLAIN prints first.
 var touched = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?`)
 
 func (s *Store) buffers(ctx context.Context, query string, args []any) (pages int, err error) {
@@ -284,13 +284,13 @@ func (s *Store) buffers(ctx context.Context, query string, args []any) (pages in
 	return pages, nil
 }
 
-// TurnsBuffers is the same for a look by turns of apps, of retries or of runs that nobody works on.
+// TurnsBuffers does the same for a search in turns of apps, for retries or for runs that no node works on.
 func TurnsBuffers(ctx context.Context, s *Store, now time.Time, retries bool) (int, error) {
 	statement, args := s.lookByTurns(now, retries)
 	return s.buffers(ctx, statement, args)
 }
 
-// ExplainTurns returns the plan of that look.
+// ExplainTurns returns the plan of that search.
 func ExplainTurns(ctx context.Context, s *Store, retries bool) (string, error) {
 	statement, args := s.lookByTurns(time.UnixMilli(1), retries)
 	return s.explain(ctx, statement, args)

@@ -20,10 +20,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/retention"
 )
 
-// ForeignTables finds the tables that belong to others.
+// ForeignTables finds tables of other programs.
 const ForeignTables = foreignTables
 
-// Missing returns what a node looks for on a new connection and does not find.
+// Missing returns the known commits that a node does not find on a new connection.
 func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
 	return s.Rollbacks.Lost(ctx, conn)
 }
@@ -33,19 +33,19 @@ func ExplainDue(ctx context.Context, s *Store, query dispatcher.DueQuery) (strin
 	return s.explain(ctx, s.Hot.Due.Of(query).Parts[0], s.DueArgs(query))
 }
 
-// ExplainEnded returns the plan of the search for fixed delays that are to be armed.
+// ExplainEnded returns the plan of the search for fixed delays to schedule next.
 func ExplainEnded(ctx context.Context, s *Store) (string, error) {
 	return s.explain(ctx, s.Hot.Ended.Parts[0], []any{int64(500)})
 }
 
-// ExplainRetries returns the plan of the look for retrying runs that are due at now.
+// ExplainRetries returns the plan of the search for retrying runs due at now.
 func ExplainRetries(ctx context.Context, s *Store, now int64) (string, error) {
 	args := s.LookArgs(dispatcher.AdoptQuery{Node: 1, Now: db.Instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
 	return s.explain(ctx, s.Hot.DueRetries.Parts[0], args)
 }
 
-// ExplainAbandoned returns the plans of the look for runs that nobody works on, and of the end of those that
-// dead nodes have begun.
+// ExplainAbandoned returns the plans of the search for runs that no node works on, and of ending the runs that dead
+// nodes have begun.
 func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err error) {
 	args := s.LookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
 	if look, err = s.explain(ctx, s.Hot.Idle.Parts[0], args); err != nil {
@@ -61,7 +61,7 @@ func ExplainRun(ctx context.Context, s *Store, key run.Key) (string, error) {
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
-// ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
+// ExplainRunsOfApp returns the plan of reading the runs of an app between two instants.
 func ExplainRunsOfApp(ctx context.Context, s *Store, app string, from, to time.Time) (string, error) {
 	query, args, err := s.lookAtRuns(ctx, app, from, to)
 	if err != nil {
@@ -70,7 +70,7 @@ func ExplainRunsOfApp(ctx context.Context, s *Store, app string, from, to time.T
 	return s.explain(ctx, query, args)
 }
 
-// RunsOfAppBuffers returns how many pages of PostgreSQL that look touches.
+// RunsOfAppBuffers returns how many pages of PostgreSQL that read touches.
 func RunsOfAppBuffers(ctx context.Context, s *Store, app string, from, to time.Time) (int, error) {
 	query, args, err := s.lookAtRuns(ctx, app, from, to)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 	return query, args, nil
 }
 
-// ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
+// ExplainRemoveJobs returns the plans of removing deleted jobs and their triggers.
 func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
 	triggers := s.db.Rows(0, 1, "", db.IDColumns...) + retention.RemoveTriggersOf
 	if s.db.Single() {
@@ -123,7 +123,7 @@ func Count(ctx context.Context, s *Store, query string) (int64, error) {
 	return n, err
 }
 
-// CloseReads lets all reads outside of a transaction that writes fail.
+// CloseReads makes all reads outside of a writing transaction fail.
 func CloseReads(s *Store) error { return s.db.Read.Close() }
 
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
@@ -140,8 +140,7 @@ func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Cal
 	return stored, err
 }
 
-// PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when
-// its time has passed.
+// PurgeMeanwhile is Purge by a node that freezes once it has the lock, calls do, and wakes when its time has passed.
 func PurgeMeanwhile(ctx context.Context, s *Store, node run.NodeID, now time.Time,
 	do func(wake time.Time)) (dispatcher.Purged, error) {
 	c, err := s.Cleaner(ctx, node, now)
@@ -181,11 +180,11 @@ func Exec(ctx context.Context, s *Store, statement string) error {
 	return err
 }
 
-// HotStatement is a hot statement as the goldens show it.
+// HotStatement is a hot statement in the form of the golden files.
 type HotStatement struct {
 	Parts  []string
 	OrElse string
-	// Args are an example of its parameters on PostgreSQL.
+	// Args are examples of its parameters on PostgreSQL.
 	Args []any
 }
 
@@ -298,13 +297,12 @@ func PostgresPlan(ctx context.Context, s *Store, statement string, args []any) (
 	return plan.String(), err
 }
 
-// RemoveNotifications removes the notifications that are too old for any node.
+// RemoveNotifications removes notifications too old for any node.
 func RemoveNotifications(ctx context.Context, s *Store) error {
 	return db.RemoveLeft(ctx, s.db.Write)
 }
 
-// Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
-// rest of it.
+// Freeze starts a transaction with one statement and leaves it open, as a suspended node does. end rolls it back.
 func Freeze(ctx context.Context, s *Store, statement string) (end func(), err error) {
 	tx, err := s.db.Write.BeginTx(ctx, nil)
 	if err != nil {
@@ -325,7 +323,7 @@ func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error)
 	return runs, err
 }
 
-// Writers returns how many have waited for a connection that writes.
+// Writers returns how many callers have waited for a connection that writes.
 func Writers(s *Store) int64 { return s.db.Write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
@@ -337,21 +335,21 @@ func ExplainAuditLog(ctx context.Context, s *Store, query access.AuditQuery) (st
 	return s.explain(ctx, statement, args)
 }
 
-// Walks are the bounds of the walks of lists.
+// Walks are the limits of walks of lists.
 type Walks struct {
 	Jobs, Rows, Counted int
 	Span                time.Duration
 }
 
-// SetWalks sets them.
+// SetWalks sets the limits.
 func SetWalks(s *Store, w Walks) {
 	s.Walks = reads.Walks{Jobs: w.Jobs, CountedJobs: w.Jobs, Rows: w.Rows, Counted: w.Counted, Span: w.Span}
 }
 
-// MostImported is how many rows a part of an import writes at most.
+// MostImported is the maximum number of rows that a part of an import writes.
 const MostImported = definitions.MostImported
 
-// ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
+// ImportMeanwhile is ImportApp with between called after each part but the last. The node dies if that returns false.
 func ImportMeanwhile(ctx context.Context, s *Store, export access.Export, change input.Change,
 	between func() bool) error {
 	i, err := s.BeginImport(ctx, export, change)

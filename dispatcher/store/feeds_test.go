@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// endsOfParent stores a job parent that the job child follows, and ends count runs of it, whose scheduled times are a second
-// apart. It returns their keys.
+// endsOfParent stores a job parent with the follower child, and ends count runs of it, scheduled a second apart. It
+// returns their keys.
 func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []run.Key) {
 	t.Helper()
 	ctx := t.Context()
@@ -55,7 +55,7 @@ func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys 
 	return keys
 }
 
-// spoil makes the response of a run one that cannot be read, or mends it.
+// spoil makes the response of a run unreadable, or repairs it.
 func spoil(t *testing.T, s *store.Store, key run.Key, response string) {
 	t.Helper()
 	must(t, store.Exec(context.WithoutCancel(t.Context()), s, fmt.Sprintf(
@@ -63,7 +63,7 @@ func spoil(t *testing.T, s *store.Store, key run.Key, response string) {
 		key.ScheduledAt.UnixMilli(), key.TriggerID)))
 }
 
-// An end that cannot be followed is set aside: it keeps no other end from being followed, and is tried again later.
+// An end that cannot be followed is set aside: it does not block other ends, and is tried again later.
 func TestEndThatCannotBeFollowedIsSetAside(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -102,7 +102,7 @@ func TestEndThatCannotBeFollowedIsSetAside(t *testing.T) {
 	})
 }
 
-// Ends before a lower bound are left alone, so that nobody walks through the traces of those that were followed.
+// Ends before a lower bound are ignored, so that no query walks through the traces of followed ends.
 func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -121,7 +121,7 @@ func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 	})
 }
 
-// Attention lists ends that were set aside, with the reason, until they are followed, to those who see the app.
+// Attention lists ends that are set aside, with the reason, until they are followed, to users who see the app.
 func TestAttentionListsEndsThatAreSetAside(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -160,8 +160,8 @@ func TestAttentionListsEndsThatAreSetAside(t *testing.T) {
 	})
 }
 
-// A backfill whose step fails is tried again after pauses that grow, says why, and goes behind the others. An operator who resumes it
-// ends the pause.
+// A backfill with a failing step is tried again after growing pauses, shows why, and goes after the others. An operator
+// who resumes it ends the pause.
 func TestFailingBackfillWaitsLongerEachTime(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
@@ -217,7 +217,7 @@ func TestFailingBackfillWaitsLongerEachTime(t *testing.T) {
 	})
 }
 
-// A job that a bulk action cannot change is tried again after pauses that grow, and then skipped: the action reaches the others.
+// A bulk action tries a job that it cannot change again after growing pauses, then skips it and reaches the others.
 func TestFailingJobDoesNotKeepABulkAction(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {

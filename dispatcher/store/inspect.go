@@ -22,14 +22,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
-// Inspection looks at a database that may lack a schema, rights or everything else. It changes nothing, and nodes
-// may use the database at the same time.
+// Inspection examines a database that may lack a schema, rights or everything else. It changes nothing, and nodes may
+// use the database at the same time.
 type Inspection struct {
 	db *sql.DB // nil: a file that does not exist yet
 	a  db.Address
 }
 
-// Inspect connects to a database. A SQLite file that does not exist is no error, if it can be made.
+// Inspect connects to a database. A missing SQLite file is not an error if it can be made.
 func Inspect(ctx context.Context, database string, login db.Login) (*Inspection, error) {
 	a, err := db.ParseAddress(database)
 	if err != nil {
@@ -84,7 +84,7 @@ func (i *Inspection) Close() error {
 	return i.db.Close()
 }
 
-// Server names the software of the database, and the user that it knows this program as.
+// Server returns the name of the database software, and the user of this connection.
 func (i *Inspection) Server(ctx context.Context) (string, error) {
 	query := `SELECT 'PostgreSQL ' || current_setting('server_version') || ' as user ' || current_user`
 	switch {
@@ -97,13 +97,13 @@ func (i *Inspection) Server(ctx context.Context) (string, error) {
 	return name, err
 }
 
-// Rights reports what a node may not do in the database and has to: it makes and drops tables, in migrations and
-// for each day of the ledger.
+// Rights reports missing rights that a node needs: it makes and drops tables, in migrations and for each day of the
+// ledger.
 func (i *Inspection) Rights(ctx context.Context) error {
 	if i.a.Path != "" {
 		return i.fileRights()
 	}
-	// A table that is really made, and rolled back, tells more than a list of privileges.
+	// Making a table and rolling it back is more reliable than a list of privileges.
 	tx, err := i.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (i *Inspection) Rights(ctx context.Context) error {
 	return nil
 }
 
-// foreignTables lists the tables of Carillon, without the days of the ledger, that another role owns.
+// foreignTables lists the tables of Carillon, except the days of the ledger, that another role owns.
 const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner) || ')' FROM pg_class AS c
 	WHERE c.relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 		AND NOT pg_has_role(c.relowner, 'USAGE') AND c.relname IN ('goose_db_version', 'goose_lock', 'installation', 'apps', 'jobs',
@@ -141,7 +141,7 @@ const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner
 		'run_statistics', 'app_failures', 'zone_data')
 	ORDER BY c.relname`
 
-// Capabilities tells what the database has, apart from what it is to be used without.
+// Capabilities returns what the database has, except capabilities in without.
 func (i *Inspection) Capabilities(ctx context.Context, without db.Capabilities) (has db.Capabilities, err error) {
 	if i.a.Path != "" {
 		return db.AllCapabilities(), nil
@@ -161,7 +161,7 @@ func (i *Inspection) Capabilities(ctx context.Context, without db.Capabilities) 
 	if err = errors.Join(err, conn.Close()); err != nil || version.Have > 0 {
 		return has, err
 	}
-	// The first migration is still to come, and makes partitions and what can be locked.
+	// The first migration is still to come, and makes partitions and tables to lock.
 	byDay, err := db.Partitioned(ctx, i.db, without)
 	if byDay {
 		has = append(has, db.DayPartitions)
@@ -186,12 +186,12 @@ func (i *Inspection) fileRights() error {
 	return nil
 }
 
-// SchemaVersion is the version of the schema of a database, next to the newest that this program knows.
+// SchemaVersion is the version of the schema of a database, with the newest one that this program knows.
 type SchemaVersion struct {
 	Have, Newest int64 // Have is 0 without a schema
 }
 
-// TooNew tells whether a newer program has changed the schema in a way that this one cannot use.
+// TooNew reports whether a newer program has changed the schema so that this one cannot use it.
 func (v SchemaVersion) TooNew() bool { return v.Have > v.Newest && v.Have/family > v.Newest/family }
 
 // Schema reads the version.
@@ -212,8 +212,8 @@ func (i *Inspection) Schema(ctx context.Context) (v SchemaVersion, err error) {
 	return v, err
 }
 
-// Clock reads the database's clock; it returns how far the clock of this machine, whose time now tells, is ahead
-// of it, and the time that the response took. Of three readings the quickest counts.
+// Clock reads the database's clock. It returns how far this machine's clock, read with now, is ahead of it, and the
+// response time. Of three readings the quickest counts.
 func (i *Inspection) Clock(ctx context.Context, now func() time.Time) (ahead, took time.Duration, err error) {
 	if i.a.Path != "" {
 		return 0, 0, nil // it is the same clock
@@ -231,7 +231,7 @@ func (i *Inspection) Clock(ctx context.Context, now func() time.Time) (ahead, to
 	return ahead, took, nil
 }
 
-// MissingKeys returns the ids of the keys that stored secrets need and keys lack, and how many secrets are stored.
+// MissingKeys returns the ids of the keys that stored secrets need and keys lack, and the number of stored secrets.
 func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing []string, stored int64, err error) {
 	if i.db == nil {
 		return nil, 0, nil
@@ -243,7 +243,7 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	return missing, stored, err
 }
 
-// SetAside returns the earliest rows and ends that are set aside, at most limit of each, and how many there are.
+// SetAside returns the earliest rows and ends that are set aside, at most limit of each, and their total number.
 func (i *Inspection) SetAside(ctx context.Context, limit int) (aside []dispatcher.SetAside, count int64, err error) {
 	if i.db == nil {
 		return nil, 0, nil

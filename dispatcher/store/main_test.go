@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A store leaves no goroutine behind.
+// The tests fail if a store leaks goroutines.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }

@@ -25,11 +25,11 @@ import (
 	"github.com/carillon-dev/carillon/migrations"
 )
 
-// Migrate brings the schema of a database up to date. Any number of nodes may call it at the
-// same time. The error is ErrSchemaTooNew if a newer version has migrated the database.
+// Migrate brings the schema of a database up to date. Any number of nodes may call it at the same time. The error is
+// ErrSchemaTooNew if a newer version has migrated the database.
 func Migrate(ctx context.Context, database string) error { return MigrateAs(ctx, database, db.Login{}) }
 
-// MigrateAs is Migrate for a database whose login is not in its URL, or that is to be used without something.
+// MigrateAs is Migrate for a database with a login outside its URL, or without some capabilities.
 func MigrateAs(ctx context.Context, database string, login db.Login, without ...db.Capability) error {
 	a, err := db.ParseAddress(database)
 	if err != nil {
@@ -72,16 +72,15 @@ func migrate(ctx context.Context, a db.Address, without db.Capabilities) error {
 	return errors.Join(err, done())
 }
 
-// How long a script waits for a lock, and how often it is tried and how long after.
+// How long a script waits for a lock, how often it is tried, and the pause between tries.
 const (
 	scriptLocks = "SET lock_timeout = '1s'"
 	scriptTries = 20
 	scriptPause = 3 * time.Second
 )
 
-// up runs the scripts that have not been run. One that waits for a lock, as while the database is
-// dumped, makes every claim wait that comes after it; so it soon gives up, and is tried again when
-// the claims have had their turn.
+// up runs the scripts that have not run. A script that waits for a lock, as while the database is dumped, delays every
+// claim after it; so it soon gives up, and is tried again after waiting claims.
 func up(ctx context.Context, p *goose.Provider) error {
 	locked := func(err error) bool {
 		var refused *pgconn.PgError
@@ -97,8 +96,8 @@ func up(ctx context.Context, p *goose.Provider) error {
 	return err
 }
 
-// migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that
-// start together apart; on SQLite the lock file does.
+// migrator opens the database for migration. On PostgreSQL a row with a lease excludes other nodes that start at the
+// same time; on SQLite the lock file does.
 func migrator(ctx context.Context, a db.Address, without db.Capabilities) (*sql.DB, []goose.ProviderOption, func() error, error) {
 	if a.Path != "" {
 		s, err := db.OpenSQLite(ctx, a, db.Options{})
@@ -111,7 +110,7 @@ func migrator(ctx context.Context, a db.Address, without db.Capabilities) (*sql.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	db.NameNothing(config.ConnConfig) // to find out whether that is needed is not worth it for a few statements
+	db.NameNothing(config.ConnConfig) // for a few statements it is not worth finding out whether a pooler needs this
 	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect),
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			if without.Has(db.SessionSettings) {
@@ -124,11 +123,11 @@ func migrator(ctx context.Context, a db.Address, without db.Capabilities) (*sql.
 		}))
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
-		// A node that starts after another was killed in the middle waits for the end of its lease.
+		// A node that starts after another was killed during a migration waits until its lease ends.
 		lock.WithTableLeaseDuration(5*time.Second),
 		lock.WithTableHeartbeatInterval(time.Second),
 		lock.WithTableUnlockTimeout(200*time.Millisecond, 50),
-		lock.WithTableLogger(slog.New(slog.DiscardHandler)), // what matters is in the error
+		lock.WithTableLogger(slog.New(slog.DiscardHandler)), // the error contains all that matters
 	)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, db.Close())
@@ -148,9 +147,9 @@ func scriptsOf(a db.Address) (goose.Dialect, fs.FS) {
 	return dialect, sub
 }
 
-// family is how many numbers of scripts begin alike. The scripts of a family only add to what is
-// there, and what they add may be left out: who knows one of them can use the schema of a later one.
-// So nodes of two versions run side by side, and a version can be taken back.
+// family is how many script numbers belong together. The scripts of a family only add to the schema, and their
+// additions may be left out: a program that knows one of them can use the schema of a later one. So nodes of two
+// versions run side by side, and an upgrade can be reverted.
 const family = 1000
 
 // checkSchema compares the schema's version with the newest script.

@@ -82,7 +82,7 @@ func testSchemaVersions(t *testing.T, database string) {
 	t.Helper()
 	must(t, store.Migrate(t.Context(), database)) // nothing to do
 	s := open(t, database)
-	// One of the same thousand only adds to what this version knows.
+	// A script of the same thousand only adds to the schema that this version knows.
 	must(t, store.Exec(t.Context(), s, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, TRUE)`))
 	must(t, s.Close())
 	must(t, openOnly(t.Context(), database))
@@ -128,8 +128,7 @@ func TestConcurrentMigration(t *testing.T) {
 	must(t, openOnly(t.Context(), database))
 }
 
-// A poll reads the index in its order, whatever else it could do, and however little the
-// planner knows of the tables.
+// A poll reads the index in its order, even if the planner has alternatives and knows little of the tables.
 func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -170,7 +169,7 @@ func testDuePlan(t *testing.T, s *store.Store, want, unwanted, wantEnded string)
 				t.Errorf("until %d, statistics %s: got plan\n%s", until, statistics, plan)
 			}
 		}
-		// So does the search for fixed delays.
+		// The same holds for the search for fixed delays.
 		plan, err := store.ExplainEnded(t.Context(), s)
 		must(t, err)
 		if !strings.Contains(plan, wantEnded) || strings.Contains(plan, unwanted) {
@@ -179,8 +178,8 @@ func testDuePlan(t *testing.T, s *store.Store, want, unwanted, wantEnded string)
 	}
 }
 
-// The search for runs that nobody works on reads those of dead nodes and the queue, and neither the retrying ones nor
-// the history.
+// The search for runs that no node works on reads the runs of dead nodes and the queue, but not retrying runs or the
+// history.
 func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "live_runs_node": pgtest.New(t)} {
@@ -209,7 +208,7 @@ func TestCallsHaveDeadlines(t *testing.T) {
 	}
 }
 
-// A file that a crash has left damaged is refused; one that it has left whole is not.
+// A file damaged by a crash is refused; an undamaged one is not.
 func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -227,7 +226,7 @@ func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 			insertRuns(t, s, declareApp(t, s, "app", days(10)), may1, 2000, false)
 			must(t, s.Close())
 			s = open(t, database)
-			must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1)) // something for the log
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1)) // writes to the log
 			left := map[string][]byte{}
 			for _, part := range []string{"", "-wal"} {
 				text, err := os.ReadFile(file + part)
@@ -248,7 +247,7 @@ func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 	}
 }
 
-// Headers, payloads and responses are in the file, so other users of the machine must not read it.
+// The file contains headers, payloads and responses, so other users of the machine must not read it.
 func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
@@ -289,7 +288,7 @@ func TestFilesThatOthersCanReadAreNamed(t *testing.T) {
 	}
 }
 
-// A start that fails leaves no file that the next one would take for a database of which everything was lost.
+// A failed start leaves no file that the next start would take for a database that lost everything.
 func TestDatabaseThatCannotBeMadeLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,8 +25,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// mostQueries are those that a page takes on either database, at most, no matter who looks and however much there is. Those of an app's
-// runs look further and further back, seven times at most. A page that finds nothing takes fewer.
+// mostQueries are the maximum queries of pages on both databases, for any user and any amount of data. The runs of an
+// app are searched further and further back, at most seven times. A page that finds nothing takes fewer.
 var mostQueries = map[string]int{
 	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 27, "attention of an app": 33, "audit log": 3,
 	"audit log of an actor": 3, "audit log of an app": 3, "backfills": 4, "bulk actions": 4, "calendar": 9,
@@ -41,8 +41,8 @@ var mostQueries = map[string]int{
 	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
 }
 
-// histories are the tables that grow with the days that are kept. Inputs of runs are left out: PostgreSQL reads those of a day that
-// has none as it likes.
+// histories are the tables that grow with the kept days. Inputs of runs are left out: PostgreSQL may scan those of a
+// day without inputs.
 var histories = []string{"runs", "attempts", "responses", "misfires", "audit_log", "alert_events", "trigger_revisions",
 	"objective_counts", "run_statistics"}
 
@@ -53,10 +53,10 @@ type reader struct {
 	console string
 }
 
-// patience is for how long one API serves: an API works a quarter of the time for an app, but five seconds at once.
+// patience is how long one API serves: an API works a quarter of the time for an app, but five seconds at once.
 const patience = 2 * time.Second
 
-// patientConsole serves the console over one API after the other, so that nobody has to wait for the share of an app.
+// patientConsole replaces the API of the console from time to time, so that users never wait for the share of an app.
 type patientConsole struct {
 	t     *testing.T
 	store *store.Store
@@ -83,7 +83,7 @@ func (p *patientConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.left -= time.Since(began) // wall clock: an API works a share of the time
 }
 
-// consoleOf serves the console over a store, and returns a person with a token for some apps; nil: all.
+// consoleOf serves the console over a store, and returns a function that logs in a user for some apps; nil: all.
 func consoleOf(t *testing.T, s *store.Store) func(apps ...string) reader {
 	t.Helper()
 	served := &patientConsole{t: t, store: s, left: patience}
@@ -124,7 +124,7 @@ func (r reader) send(request *http.Request) (status int, text string) {
 	return response.StatusCode, string(body)
 }
 
-// problem is what a page says that could not be shown.
+// problem is the message of a page that could not be shown.
 var problem = regexp.MustCompile(`(?s)<section class="problem".*?</section>`)
 
 // view gets a page.
@@ -137,7 +137,7 @@ func (r reader) view(page crowd.Page) {
 	}
 }
 
-// crowded is a database with many jobs, and those who look at it.
+// crowded is a database with many jobs, and its users.
 type crowded struct {
 	*crowd.Crowd
 	store   *store.Store
@@ -145,7 +145,7 @@ type crowded struct {
 	people  []person
 }
 
-// person is somebody who looks at the pages of an app.
+// person is a user who views the pages of an app.
 type person struct {
 	reader
 	name, app string
@@ -167,12 +167,12 @@ func newCrowded(t *testing.T, database string) crowded {
 	return c
 }
 
-// pages are those that a person looks at here, where no node knows how the endpoints of a group do.
+// pages are the pages that a person views. The state of the endpoints of a group, which nodes know, is not among them.
 func (c crowded) pages(p person, n int) []crowd.Page {
 	return slices.DeleteFunc(c.Pages(p.app, n, p.operator), func(page crowd.Page) bool { return page.Name == "group" })
 }
 
-// ownQueries are those by which the API reads the quotas of an app again, every ten seconds.
+// ownQueries are the queries with which the API reads the quotas of an app again, every ten seconds.
 const ownQueries = 4
 
 // count fails for pages that take too many queries, and returns all queries by page.
@@ -194,8 +194,8 @@ func (c crowded) count(t *testing.T) (sent map[string][]store.Query) {
 	return sent
 }
 
-// fewest returns all queries of some views of a page, and how many the view with the fewest took. It views a page again that takes
-// more than it may: the first views fill caches, and what the API reads of its own accord, such as the fires to come, falls into others.
+// fewest returns all queries of some views of a page, and the minimum of queries per view. It repeats views with too
+// many queries: the first fill caches, and the API's own reads, such as of upcoming fires, fall into others.
 func (c crowded) fewest(p person, page crowd.Page, most int) (all []store.Query, fewest int) {
 	for view := 0; view == 0 || view < 5 && fewest > most; view++ {
 		c.queries.Take()
@@ -209,7 +209,7 @@ func (c crowded) fewest(p person, page crowd.Page, most int) (all []store.Query,
 	return all, fewest
 }
 
-// scans reports each query of a page that reads a history through.
+// scans reports each query of a page that reads through a history.
 func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
 	t.Helper()
 	known := map[string]bool{}
@@ -233,7 +233,7 @@ func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
 	}
 }
 
-// Pages read no history through, and take as many queries however much there is.
+// Pages do not read through a history, and take the same number of queries for any amount of data.
 func TestPagesOnPostgreSQL(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()

@@ -24,15 +24,14 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// lacking stands before a PostgreSQL and makes it a database that has less: it refuses statements, or delivers no
-// notifications.
+// lacking is a proxy that removes features from a PostgreSQL: it refuses statements, or delivers no notifications.
 type lacking struct {
-	refuse string // part of the statements that are refused
-	code   string // how
-	deaf   bool   // notifications are swallowed
+	refuse string // part of the refused statements
+	code   string // of the refusal
+	deaf   bool   // notifications are dropped
 }
 
-// before returns the URL of a database as l has it.
+// before returns the URL of a database behind l.
 func (l lacking) before(t *testing.T, database string) string {
 	t.Helper()
 	config, err := pgx.ParseConfig(database)
@@ -69,7 +68,7 @@ func (l lacking) before(t *testing.T, database string) string {
 	return u.String()
 }
 
-// relay passes on what a client and a server say until one of them ends.
+// relay passes on messages between a client and a server until one of them ends.
 func (l lacking) relay(client, server net.Conn) {
 	backend, frontend := pgproto3.NewBackend(client, client), pgproto3.NewFrontend(server, server)
 	startup, err := backend.ReceiveStartupMessage()
@@ -114,7 +113,7 @@ func (l lacking) relay(client, server net.Conn) {
 	<-responded
 }
 
-// requests passes on what a client asks, and answers what is refused.
+// requests passes on requests of a client, and answers refused ones.
 func (l lacking) requests(backend *pgproto3.Backend, server net.Conn, send func(...pgproto3.BackendMessage) error) {
 	refused := &pgproto3.ErrorResponse{Severity: "ERROR", Code: l.code, Message: "there is no " + l.refuse}
 	skip := false // until the client synchronizes
@@ -160,11 +159,11 @@ func (l lacking) refuses(statement string) bool {
 	return l.refuse != "" && strings.Contains(statement, l.refuse)
 }
 
-// A database that lacks something is found out by trying, and used without that.
+// Missing features of a database are found by trying, and then not used.
 func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("DATABASE_URL") != "" {
-		t.Skip("SKIPPED: this test reads what is said to the server, which TLS hides") // also with CI=true
+		t.Skip("SKIPPED: this test reads what is said to the server, which TLS hides") // even with CI=true
 	}
 	for name, test := range map[string]struct {
 		lacking
@@ -204,14 +203,14 @@ func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 	}
 }
 
-// Without all that other databases may lack, the suite passes as with it.
+// The suite passes without all features that other databases may lack.
 func TestPostgreSQLWithoutCapabilities(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	suiteWithout(t, db.AllCapabilities())
 }
 
-// touched are words of the tests that each capability has to do with.
+// touched are words in the names of the tests that use each capability.
 var touched = map[db.Capability][]string{
 	db.Notifications:   {"listeners", "replace", "cancelled"},
 	db.DayPartitions:   {"retention", "listed", "kept from", "over", "misfires"},
@@ -220,7 +219,7 @@ var touched = map[db.Capability][]string{
 	db.Identity:        {"rollback", "register"},
 }
 
-// Each capability is missed alone, too. Step capabilities of make check runs the whole suite without each.
+// Each capability is also removed alone. Step capabilities of make check runs the whole suite without each.
 func TestPostgreSQLWithoutEachCapability(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -255,7 +254,7 @@ func TestPostgreSQLHasAllCapabilities(t *testing.T) {
 	}
 }
 
-// The first migration decides, whatever later ones and the nodes are told.
+// The first migration decides, regardless of options for later ones and for nodes.
 func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -282,7 +281,7 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 	}
 }
 
-// What nodes leave for each other does not pile up.
+// Notifications in the table are removed, so it does not grow.
 func TestLeftNotificationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := openAs(t, pgtest.New(t), store.Options{Options: db.Options{Without: db.Capabilities{db.Notifications}}})
@@ -298,8 +297,8 @@ func TestLeftNotificationsAreRemoved(t *testing.T) {
 	}
 }
 
-// A pooler that gives each transaction another connection changes nothing, but for notifications. Statements that are
-// prepared, locks and notifications are all in dispatch; the other wings send plain statements in transactions.
+// A pooler that gives each transaction another connection affects only notifications. Prepared statements, locks and
+// notifications are all in dispatch; the other packages send plain statements in transactions.
 func TestPooledPostgreSQL(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()

@@ -65,7 +65,7 @@ func TestMigrationMakesPartitionsForNow(t *testing.T) {
 	today := now.Truncate(days(1))
 	got, err := store.Partitions(t.Context(), s)
 	must(t, err)
-	// The template is migrated before the clock is read, in whatever second of the day.
+	// The template is migrated before the clock is read, possibly on the previous day.
 	if !slices.Equal(got, partitionsOf(today.Add(-days(1)), 5)) && !slices.Equal(got, partitionsOf(today.Add(-days(2)), 5)) {
 		t.Errorf("at %s: got partitions %q, want those of yesterday to three days ahead", now, got)
 	}
@@ -104,7 +104,7 @@ func TestPartitionsAreMadeAndDropped(t *testing.T) {
 	wantPartitions(t, "at last", s, append(partitionsOf(may1.Add(days(2)), 3), partitionsOf(may1.Add(days(9)), 8)...))
 }
 
-// What ended long after its instant is kept from its end on, with its attempts and responses, though its day is dropped.
+// Runs that ended late are kept from their end on, with attempts and responses, even if their day is dropped.
 func TestRunsThatEndedLateOutliveTheirDay(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
@@ -127,7 +127,7 @@ func TestRunsThatEndedLateOutliveTheirDay(t *testing.T) {
 	}
 }
 
-// An app that has no history any more does not keep the days of all others.
+// A deleted app without history does not keep the days of other apps.
 func TestDeletedAppWithoutHistoryKeepsNoDays(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
@@ -187,7 +187,7 @@ func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 	if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
 		t.Errorf("%d runs are left, want none", n)
 	}
-	// Between, a day may have been made by nobody: each left it to another.
+	// A day may be missing in between because each node left it to the other.
 	got, err := store.Partitions(t.Context(), s)
 	must(t, err)
 	want := partitionsOf(may1.Add(days(19)), 5)
@@ -196,7 +196,7 @@ func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 	}
 }
 
-// Who holds a lock is left in peace, and waits for nobody.
+// A purge does not disturb the holder of a lock, and does not wait for it.
 func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
@@ -218,7 +218,7 @@ func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 			must(t, err)
 			_, err = tx.Exec(t.Context(), lock)
 			must(t, err)
-			// It ends while the lock is held. The time that other statements wait, see the store's session, would end it with an error.
+			// It ends while the lock is held. The session's lock timeout would end it with an error.
 			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 4 {
 				t.Errorf("next to a lock: removed %+v, want nothing but the empty day", got)
 			}
@@ -231,7 +231,7 @@ func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 	}
 }
 
-// One node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
+// Only one node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
 func TestOneNodePurgesAtATime(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, newFile(t))) })
@@ -261,7 +261,7 @@ func testOnePurges(t *testing.T, s *store.Store) {
 	}
 }
 
-// Fires are claimed while days are made, filled and dropped.
+// Claims continue while days are made, filled and dropped.
 func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -318,7 +318,7 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 
 var scanned = regexp.MustCompile(` on (runs_\w+)`)
 
-// partitionsIn returns which partitions of runs a plan touches.
+// partitionsIn returns the partitions of runs that a plan touches.
 func partitionsIn(plan string) []string {
 	touched := map[string]bool{}
 	for _, match := range scanned.FindAllStringSubmatch(plan, -1) {
@@ -327,7 +327,7 @@ func partitionsIn(plan string) []string {
 	return slices.Sorted(maps.Keys(touched))
 }
 
-// What is known by its instant is looked for in its day only.
+// A run with a known instant is searched for in its day only.
 func TestRunIsLookedForInItsPartition(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
@@ -345,7 +345,7 @@ func TestRunIsLookedForInItsPartition(t *testing.T) {
 	}
 }
 
-// However many days are kept, a list looks for the fires of open claims in the days of these.
+// However many days are kept, a list looks up the fires of open claims in their own days.
 func TestOpenClaimsAreLookedUpInTheirDays(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()

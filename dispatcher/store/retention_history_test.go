@@ -39,7 +39,7 @@ func declareApp(t *testing.T, s *store.Store, name string, retention time.Durati
 	return run.JobID(name, "job")
 }
 
-// insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt. Those that are not
+// insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt. Runs that are not
 // live end at once.
 func insertRuns(t *testing.T, s *store.Store, job int64, at time.Time, n int, live bool) {
 	t.Helper()
@@ -70,7 +70,7 @@ func count(t *testing.T, s *store.Store, query string) int64 {
 	return n
 }
 
-// A step of a call does so much and no more; the next call goes on.
+// A step of a call does a limited amount; the next call continues.
 func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, newFile(t))) })
@@ -97,7 +97,7 @@ func testPurgeIsBounded(t *testing.T, s *store.Store) {
 	}
 }
 
-// The jobs of an app that keeps less than others are cleaned up one after the other, and none is passed over.
+// The jobs of an app that keeps less than others are cleaned up one after the other, and none is skipped.
 func TestPurgeGoesThroughAllJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, newFile(t))) })
@@ -134,7 +134,7 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 	}
 }
 
-// The audit outlives the ledger, and then what is on record of definitions goes, too.
+// The audit log outlives the ledger; old definitions are then removed, too.
 func TestPurgeRemovesOldDefinitionsAndAuditLog(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, newFile(t))) })
@@ -178,7 +178,7 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not "+
 			"deleted, and all %d", n, rows(), all)
 	}
-	purge(400 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
+	purge(400 + 2) // May 1 and 2, except the disabling on May 1, which was followed by an enabling
 	before := rows()[1]
 	purge(400 + 30)
 	if after := rows()[1]; before <= 1 || after != 1 {
@@ -192,8 +192,8 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 	}
 }
 
-// The retention of the audit log is the operator's: no app lengthens or shortens it. What explain needs of it stays for
-// as long as an app has history.
+// The operator sets the retention of the audit log: no app lengthens or shortens it. Entries that explain needs are
+// kept as long as an app has history.
 func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -222,8 +222,8 @@ func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 	})
 }
 
-// The first sweep of an app, or the one after its retention was shortened, looks at each day of each job. It does so in
-// short calls, says that there is more, and goes on where it was, so that an app of any size is cleaned up in the end.
+// The first sweep of an app, or the one after its retention was shortened, covers each day of each job. It does so in
+// short calls, reports that there is more, and continues where it stopped, until an app of any size is cleaned up.
 func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, pgtest.New(t))) })
 }
 
-// manyJobs are more than a sweep looks at in one call.
+// manyJobs are more than a sweep covers in one call.
 const manyJobs = 65_000
 
 // copiedJobs copies the job of an app under the names a-1 to a-n, which sort before its own.
@@ -267,7 +267,7 @@ func testSweepGoesOn(t *testing.T, s *store.Store) {
 	if n := count(t, s, `SELECT count(*) FROM apps WHERE sweep_from <> 0 OR sweep_to <> 0 OR sweep_after <> ''`); n != 0 {
 		t.Errorf("%d sweeps are under way after the last call, want none", n)
 	}
-	// The next day costs two at most: it looks at that day only, of more jobs than one call gets through.
+	// The next day costs at most two: it covers only that day, for more jobs than one call can handle.
 	for range 2 {
 		done, err := s.Purge(t.Context(), 1, now.Add(days(1)))
 		must(t, err)
@@ -278,7 +278,7 @@ func testSweepGoesOn(t *testing.T, s *store.Store) {
 	t.Error("a day later there is more to do after two calls, want no more")
 }
 
-// A sweep under way that began by a shorter retention removes nothing that is kept now.
+// A sweep that began with a shorter retention removes no history that is now kept.
 func TestSweepFollowsALongerRetention(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))

@@ -36,7 +36,7 @@ func putTriggers(t *testing.T, s *store.Store, app, name string, triggers int, n
 	must(t, err)
 }
 
-// Triggers that were taken from a job which lives on go once nothing of the history names them.
+// Triggers removed from a living job are deleted once the history no longer names them.
 func TestPurgeRemovesTriggersOfLivingJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesTriggers(t, open(t, newFile(t))) })
@@ -49,7 +49,7 @@ func testPurgeRemovesTriggers(t *testing.T, s *store.Store) {
 	putTriggers(t, s, "app", "job", 5, may1)
 	putTriggers(t, s, "app", "job", 1, may1.Add(days(1)))
 	putTriggers(t, s, "app", "job", 2, may1.Add(days(2)))
-	// t2 has a run that ended late, t3 one that is not over.
+	// t2 has a run that ended late, t3 an unfinished one.
 	insert := `INSERT INTO %s (scheduled_at, trigger_id, job_id, kind, revision, node, attempt, %s) VALUES (%d, %d, %d, 1, 1, 0, 1, %s)`
 	id, at := run.JobID("app", "job"), may1.UnixMilli()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "runs", "http_status, ended_at", at, run.TriggerID("app", "job", "t2"), id,
@@ -88,8 +88,8 @@ func testPurgeRemovesTriggers(t *testing.T, s *store.Store) {
 	}
 }
 
-// Deleted jobs go with their triggers, however many other jobs and triggers there are: each is found by an index, and
-// none of the tables refers to a row that a check would look for without one.
+// Deleted jobs are removed with their triggers, however many other jobs and triggers exist: each is found by an index,
+// and no table has a reference to check without one.
 func TestPurgeOfDeletedJobsReadsNoOtherTriggers(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -140,7 +140,7 @@ func testPurgeOfDeletedJobs(t *testing.T, s *store.Store) {
 	}
 }
 
-// A step that fails is reported, and stops no other.
+// A failed step is reported, and does not stop the others.
 func TestPurgeGoesOnAfterAStepThatFails(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
@@ -158,7 +158,7 @@ func TestPurgeGoesOnAfterAStepThatFails(t *testing.T) {
 	}
 }
 
-// Any number of nodes roll up the states of all jobs together, whichever of them starts or ends in between.
+// Any number of nodes together roll up the states of all jobs, whichever of them starts or stops in between.
 func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]string{"SQLite": newFile(t), "PostgreSQL": pgtest.New(t)} {
@@ -172,7 +172,7 @@ func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 			}
 			must(t, store.Exec(t.Context(), s, `UPDATE jobs SET state = 'PAUSED'`)) // as if all had changed
 			changed := 0
-			for node := range 4 { // each comes, rolls up one page, and goes
+			for node := range 4 { // each starts, rolls up one page, and stops
 				must(t, s.Close())
 				s = open(t, database)
 				rolled, err := s.RollUp(t.Context(), 3)
@@ -188,7 +188,7 @@ func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 	}
 }
 
-// An app that used all there is leaves nothing behind once it is deleted and its history is over.
+// An app that used every feature leaves no rows once it is deleted and its history has expired.
 func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
@@ -200,7 +200,7 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	useAll(m)
 	must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))
 	query := dispatcher.AdoptQuery{Node: node, Token: 9, Limit: 10, Now: m.now}
-	for range 2 { // the run that is asked for, and what follows it
+	for range 2 { // the requested run, and its followers
 		_, err := m.old.FollowEnds(ctx, dispatcher.FollowQuery{Limit: 10, Now: m.now})
 		must(t, err)
 		found, err := m.old.Adoptable(ctx, query)
@@ -242,7 +242,7 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// useAll lets an app have a job that another one follows, an alert, a state, an objective, a pause and a backfill.
+// useAll gives an app a job with a follower, an alert, a state, an objective, a pause and a backfill.
 func useAll(m moving) {
 	m.t.Helper()
 	ctx := m.t.Context()
@@ -276,7 +276,7 @@ func useAll(m moving) {
 	must(m.t, err)
 }
 
-// endAll does what nodes do for jobs that are deleted: it ends their runs, follows these, and ends backfills and objectives.
+// endAll does the work of nodes for deleted jobs: it ends and follows their runs, and ends backfills and objectives.
 func endAll(m moving, node run.NodeID, now time.Time) {
 	m.t.Helper()
 	ctx := m.t.Context()

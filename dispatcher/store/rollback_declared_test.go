@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// restoredAtOnce is a copy of a database, made while its node was at work, that takes its place once all nodes are stopped.
+// restoredAtOnce restores a copy of a database, made while its node was running, after all nodes have stopped.
 func restoredAtOnce(t *testing.T, database string, before func(*store.Store)) *store.Store {
 	t.Helper()
 	s, _ := registered(t, database)
@@ -35,8 +35,8 @@ func restoredAtOnce(t *testing.T, database string, before func(*store.Store)) *s
 	return open(t, database)
 }
 
-// A restore that is declared while no node runs is one rollback with one choice, however young the copy is, and whether nodes register
-// before the choice or after it.
+// A restore declared while no node runs is one rollback with one decision, however young the copy is, and whether nodes
+// register before the decision or after it.
 func TestRestoreDeclaredBeforeNodesStartIsOneRollback(t *testing.T) {
 	t.Parallel()
 	declare := func(t *testing.T, s *store.Store) {

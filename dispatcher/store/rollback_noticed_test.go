@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// unnoticed is a node whose database lost commits under connections that stay, as behind a pooler, and that goes on until a heartbeat.
+// unnoticed is a node with a database that lost commits but no connections, as behind a pooler, until a heartbeat.
 type unnoticed struct {
 	*testing.T
 	*store.Store
@@ -42,7 +42,7 @@ func (u unnoticed) claim(token run.Token) []run.HeldRun {
 	return held
 }
 
-// won is claim of a fire that is won.
+// won claims a fire and expects to win it.
 func (u unnoticed) won(token run.Token) run.HeldRun {
 	u.Helper()
 	held := u.claim(token)
@@ -59,7 +59,7 @@ func (u unnoticed) succeeds(r run.HeldRun) {
 		Node: firstNode, Token: r.Token, Attempt: 1, Outcome: run.Outcome{State: run.Succeeded, StartedAt: u.now, EndedAt: u.now}}}))
 }
 
-// heartbeat sends one, and returns what the node is told.
+// heartbeat sends a heartbeat, and returns the reply.
 func (u unnoticed) heartbeat() dispatcher.HeartbeatReply {
 	u.Helper()
 	reply, err := u.Heartbeat(u.Context(), firstNode, dispatcher.NodeReport{}, time.Time{})
@@ -67,7 +67,7 @@ func (u unnoticed) heartbeat() dispatcher.HeartbeatReply {
 	return reply
 }
 
-// noticed returns the rollback that is not settled; nil: there is none.
+// noticed returns the unsettled rollback; nil: none.
 func (u unnoticed) noticed() *dispatcher.Rollback {
 	u.Helper()
 	rollback, err := u.Rollback(u.Context())
@@ -85,10 +85,10 @@ func (u unnoticed) is(what string, r run.HeldRun, want run.State) {
 	}
 }
 
-// allConnections are those of a pool that opens all of them at its start. A new one would notice the loss before a heartbeat does.
+// allConnections is the size of a pool that opens them all at its start. New ones would notice the loss too early.
 const allConnections = 5
 
-// withAllConnections is a database with such a pool.
+// withAllConnections returns a database with such a pool.
 func withAllConnections(t *testing.T, database string) string {
 	t.Helper()
 	at, err := url.Parse(database)
@@ -100,7 +100,7 @@ func withAllConnections(t *testing.T, database string) string {
 	return at.String()
 }
 
-// awaitConnections waits until there are all connections, and that of heartbeats.
+// awaitConnections waits until all connections, including that of heartbeats, are open.
 func (u unnoticed) awaitConnections() {
 	u.Helper()
 	const open = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'carillon'`
@@ -113,8 +113,8 @@ func (u unnoticed) awaitConnections() {
 	}
 }
 
-// rollBackUnnoticed lets a database lose a claim and a heartbeat after the first fire. The node then claims the lost fire once more, and
-// another, before its heartbeat. It returns the three fires.
+// rollBackUnnoticed makes a database lose a claim and a heartbeat after the first fire. The node then claims the lost
+// fire again, and another one, before its heartbeat. It returns the three fires.
 func rollBackUnnoticed(t *testing.T, database string) (u unnoticed, first, again, ended run.HeldRun) {
 	t.Helper()
 	postgres := !strings.HasPrefix(database, "sqlite:")
@@ -142,7 +142,7 @@ func rollBackUnnoticed(t *testing.T, database string) (u unnoticed, first, again
 	if again = u.won(7); again.Key != lost.Key {
 		t.Fatalf("after the restore the node claims %s, want %s once more", again.Key, lost.Key)
 	}
-	u.succeeds(lost) // whose claim is not there
+	u.succeeds(lost) // its claim is lost
 	u.is("the fire whose claim was lost, after its outcome came", again, run.Claimed)
 	ended = u.won(8)
 	u.succeeds(ended)
@@ -169,7 +169,7 @@ func rollBackUnnoticed(t *testing.T, database string) (u unnoticed, first, again
 	return u, first, again, ended
 }
 
-// goesOn expects that the node claims and records again, and notices nothing more.
+// goesOn expects that the node claims and records again, and notices no other rollback.
 func (u unnoticed) goesOn(token run.Token) {
 	u.Helper()
 	if reply := u.heartbeat(); reply.State != dispatcher.NodeActive || reply.RolledBack {
@@ -184,7 +184,7 @@ func (u unnoticed) goesOn(token run.Token) {
 	}
 }
 
-// Skip ends what was claimed before the rollback was noticed, on whatever side of it, and leaves what has ended.
+// Skip ends all fires claimed before the rollback was noticed, lost or not, and leaves ended ones unchanged.
 func TestRollbackThatAHeartbeatNoticesIsSkipped(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -208,7 +208,7 @@ func TestRollbackThatAHeartbeatNoticesIsSkipped(t *testing.T) {
 	})
 }
 
-// Replay leaves the claims from both sides to their node, whose records count.
+// Replay leaves the claims from before and after the loss to their node, and its records count.
 func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -225,8 +225,8 @@ func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
 	})
 }
 
-// The choice of an operator stands while it is carried out, for all nodes that notice the same rollback only then. What is lost of what
-// was committed after the rollback was noticed is another one.
+// The decision of an operator remains valid while it is carried out, for all nodes that notice the same rollback only
+// then. Losing commits from after the rollback was noticed is another rollback.
 func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{
@@ -288,7 +288,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 			}
 			heartbeat(s, firstNode)
 			if name == "by a registration" {
-				return // no node has committed anything since
+				return // no node has committed since
 			}
 			restore(`UPDATE nodes SET heartbeats = heartbeats - 1`)
 			if got := noticed(s); got == nil || got.Choice != "" {
@@ -298,8 +298,8 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 	}
 }
 
-// A failover may lose the record of a fire and keep its claim. The record of the claim's other fire, by the process that
-// knows both to be recorded, does not end the claim: the first fire is attempted again.
+// A failover may lose the record of a fire but keep its claim. The record of the claim's other fire, by the process
+// that knows both to be recorded, does not end the claim: the first fire is attempted again.
 func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -345,7 +345,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 		_, err = conn.Exec(ctx, lose)
 		must(t, err)
 	}
-	for range 20 { // another statement than the record finds that the connections are cut
+	for range 20 { // another statement than the record notices that the connections are cut
 		_, _ = s.Rollback(ctx)
 	}
 	record(held[1])

@@ -24,13 +24,13 @@ import (
 
 const firstNode, secondNode run.NodeID = 0x77, 0x78
 
-// registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
+// registered returns a store after a node has registered, sent a heartbeat and claimed a fire.
 func registered(t *testing.T, database string, without ...db.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
 	return registeredAndClaimed(t, database, time.Now(), without...)
 }
 
-// registeredAndClaimed is registered with a fire of about that instant.
+// registeredAndClaimed is registered with a fire at about that instant.
 func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	without ...db.Capability) (*store.Store, run.HeldRun) {
 	t.Helper()
@@ -66,7 +66,7 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	return s, held[0]
 }
 
-// answer calls until there is no error: connections that were cut are found to be so by using them.
+// response repeats a call until it succeeds: cut connections are noticed only when they are used.
 func response(t *testing.T, call func() error) {
 	t.Helper()
 	err := call()
@@ -79,8 +79,8 @@ func response(t *testing.T, call func() error) {
 	must(t, err)
 }
 
-// A node looks on each new connection whether all is there that it knows to be committed, and what
-// others have rightly made of it is no loss.
+// A node checks on each new connection whether all commits that it knows are there. Legitimate changes by other nodes
+// are not a loss.
 func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -143,7 +143,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 			t.Parallel()
 			lost(t, test.lose, test.do, test.want)
 		})
-		// Nothing of that needs to know which server it is.
+		// This works without knowing which server it is.
 		t.Run(name+", without identity", func(t *testing.T) {
 			t.Parallel()
 			lost(t, test.lose, test.do, test.want, db.Identity)
@@ -151,7 +151,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 	}
 }
 
-// lost lets a node do something, then the database lose something and the connections. It wants a rollback for a reason,
+// lost makes a node do something, and then the database lose data and connections. It expects a rollback for a reason,
 // or none.
 func lost(t *testing.T, lose string, do func(context.Context, *store.Store, run.HeldRun) error, want string,
 	without ...db.Capability) {
@@ -181,8 +181,8 @@ func lost(t *testing.T, lose string, do func(context.Context, *store.Store, run.
 	}
 }
 
-// What is settled is settled: neither the node that noticed it nor one that comes back after the
-// choice takes its memories for another rollback. What is lost after that is one.
+// A settled rollback stays settled: neither the node that noticed it nor one that comes back after the decision
+// mistakes its memory for another rollback. A later loss is another rollback.
 func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ lose, again string }{
@@ -256,7 +256,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 	}
 }
 
-// What is caught up is soon past its retention.
+// A caught-up run soon exceeds its retention.
 func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -271,10 +271,10 @@ func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
 	}
 }
 
-// takenByAnother is an attempt that was none, made by another node under the same number.
+// takenByAnother is an attempt that was not made, made by another node under the same number.
 const takenByAnother = `UPDATE live_runs SET state = 'claimed', token = 6, node = 9, attempt = 1; UPDATE claims SET token = 6, node = 9`
 
-// ranByAnother is the history of the run that another node has claimed in place of this one.
+// ranByAnother is the history of the run claimed by another node instead.
 const ranByAnother = `INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, attempt, http_status, kind)
 	SELECT prev_fire_time, id, 1, 1, 9, prev_fire_time, 1, 200, 1 FROM trigger_clock`
 
@@ -294,7 +294,7 @@ func (b between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 	must(b.t, err)
 }
 
-// A node may be frozen as it looks, and marked dead meanwhile, so that its run is another's.
+// A node may freeze during the check and be marked dead meanwhile, so that its run belongs to another node.
 func TestNodeThatDiesDuringTheCheckSeesNoRollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -320,8 +320,8 @@ func reason(rollback *dispatcher.Rollback) string {
 	return rollback.Reason
 }
 
-// A database that is at another place when a node registers was restored, unless nodes were at work
-// throughout, who say whether something is missing.
+// A database with another identity when a node registers was restored, unless nodes were running throughout, which know
+// whether commits are missing.
 func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -358,7 +358,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	}
 }
 
-// openCopy opens a copy of a database that is closed, as if a dump of it had been restored.
+// openCopy opens a copy of a closed database, as if a dump of it had been restored.
 func openCopy(t *testing.T, database string, o store.Options) *store.Store {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -378,7 +378,7 @@ func openCopy(t *testing.T, database string, o store.Options) *store.Store {
 	return openAs(t, u.String(), o) // it is closed before that
 }
 
-// Where no identity can be read, a restore while no node was at work stays unnoticed until somebody declares it.
+// If no identity can be read, a restore while no node was running stays unnoticed until it is declared.
 func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -398,7 +398,7 @@ func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 	}
 }
 
-// A restored database file knows less than the lock file next to it.
+// A restored database file has fewer heartbeats than the lock file next to it.
 func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 	t.Parallel()
 	heartbeats := func(t *testing.T, s *store.Store, n int) {
@@ -413,8 +413,8 @@ func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 		must(t, os.WriteFile(to, text, 0o600))
 	}
 	for name, test := range map[string]struct {
-		between func(t *testing.T, s *store.Store) // the copy and the end
-		after   func(t *testing.T, file string)    // the end and the next start
+		between func(t *testing.T, s *store.Store) // between the copy and the end
+		after   func(t *testing.T, file string)    // between the end and the next start
 		want    string
 	}{
 		"nothing": {},

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// Lists of an app that walk through the history of all apps show what lists show that look job by job, wherever the walk ends.
+// Lists of an app by a walk through all apps show the same as lists that search job by job, wherever the walk ends.
 func TestListsThatWalkShowWhatOthersDo(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -69,7 +69,7 @@ func testWalks(t *testing.T, s *store.Store) {
 	}
 }
 
-// walkedHistory makes two apps with jobs whose runs and misfires lie between each other, several at the same time.
+// walkedHistory makes two apps with jobs whose runs and misfires alternate, several at the same time.
 func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others string) {
 	t.Helper()
 	mine, others = "mine", "others"
@@ -112,7 +112,7 @@ func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others st
 	return mine, others
 }
 
-// walkedLists returns what the lists of an app show, read page by page.
+// walkedLists returns the lists of an app, read page by page.
 func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[string][]string {
 	t.Helper()
 	shown := map[string][]string{}
@@ -168,14 +168,14 @@ func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[st
 	return shown
 }
 
-// Runs move from a claim to the live runs and to the history while somebody lists them, page by page: each is listed once,
-// wherever it is.
+// Runs move from a claim to the live runs and to the history while they are listed page by page: each is listed exactly
+// once.
 func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		const triggers, rounds = 12, 6
 		s := ownClaims(t, database, triggers)
-		var known sync.Map // runs that are stored, by id
+		var known sync.Map // stored runs by id
 		moved := make(chan struct{})
 		go func() {
 			defer close(moved)
@@ -265,7 +265,7 @@ func listRuns(query dispatcher.RunQuery) func(*testing.T, *store.Store) map[run.
 	}
 }
 
-// listFires lists what verify reads.
+// listFires lists the rows that verify reads.
 func listFires(t *testing.T, s *store.Store) map[run.Key]int {
 	t.Helper()
 	fires, err := s.Fires(t.Context(), run.JobID("app", "job"), may1, may1.Add(24*time.Hour), 10_000)
@@ -277,7 +277,7 @@ func listFires(t *testing.T, s *store.Store) map[run.Key]int {
 	return listed
 }
 
-// The runs of a small app are found by its jobs, in however large a history of other apps.
+// The runs of a small app are found by its jobs, however large the history of other apps is.
 func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -315,7 +315,7 @@ func testRunsOfAppPlan(t *testing.T, s *store.Store, want, unwanted string) {
 	}
 }
 
-// However much other apps have fired, the list of an app reads what is its own.
+// The list of an app reads only its own rows, however much other apps have fired.
 func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// asideRun sets the run of evil aside: the number of its attempt does not fit into its column.
+// asideRun makes the run of evil be set aside: the number of its attempt does not fit into its column.
 func asideRun(r *batchRig) {
 	r.Helper()
 	r.requested(nil)
@@ -20,7 +20,7 @@ func asideRun(r *batchRig) {
 	must(r.T, r.adopt(false))
 }
 
-// A run that is set aside says so, waits longer after each failure, and goes on by itself once it can be adopted.
+// A run that is set aside shows the reason, waits longer after each failure, and continues once it can be adopted.
 func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -65,7 +65,7 @@ func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A retry that is set aside is a retry again afterwards.
+// A retry that was set aside is a retry again afterwards.
 func TestRetryThatIsSetAsideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -90,8 +90,8 @@ func TestRetryThatIsSetAsideIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Neither a cancellation nor the deletion of the job or the app needs the batch that fails; a run that fails when it is adopted
-// can be ended before and after it was set aside.
+// Neither a cancellation nor the deletion of the job or the app depends on the failing batch; a run that fails when it
+// is adopted can be ended before and after it was set aside.
 func TestBadRunEndsWithoutItsBatch(t *testing.T) {
 	t.Parallel()
 	cancel := func(r *batchRig) {
@@ -134,7 +134,7 @@ func TestBadRunEndsWithoutItsBatch(t *testing.T) {
 	}
 }
 
-// A job of which a run is set aside lets its other runs have its slots.
+// A job with a run that is set aside gives its slots to its other runs.
 func TestRunThatIsSetAsideHoldsNoQueue(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -162,7 +162,7 @@ func TestRunThatIsSetAsideHoldsNoQueue(t *testing.T) {
 	})
 }
 
-// What is stored of an attempt that its target accepted and that cannot be read ends the attempt, and hides no run.
+// An unreadable note of an accepted attempt ends the attempt, and hides no run.
 func TestUnreadableCallbackEndsItsAttempt(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -190,7 +190,7 @@ func TestUnreadableCallbackEndsItsAttempt(t *testing.T) {
 	})
 }
 
-// A trigger whose misfire_after is as long as can be keeps no other from being read.
+// A trigger with the longest possible misfire_after does not prevent reading others.
 func TestLongestMisfireAfterStopsNoPoll(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -208,7 +208,7 @@ func TestLongestMisfireAfterStopsNoPoll(t *testing.T) {
 	})
 }
 
-// A fire whose run is set aside is explained: it has its run, which says why it waits.
+// A fire with a run that is set aside is explained: its run shows why it waits.
 func TestFireWhoseRunIsSetAsideIsExplained(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -228,7 +228,7 @@ func TestFireWhoseRunIsSetAsideIsExplained(t *testing.T) {
 	})
 }
 
-// A run that cannot even be set aside, because each write of its row fails, is left out by this process and told of once.
+// A run that cannot even be set aside, as all writes of its row fail, is left out by its process and reported once.
 func TestRunThatCannotBeSetAsideStopsNoOther(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -247,7 +247,7 @@ func TestRunThatCannotBeSetAsideStopsNoOther(t *testing.T) {
 	})
 }
 
-// Errors of the database set nothing aside.
+// Errors of the database do not set rows aside.
 func TestErrorsOfTheDatabaseSetNothingAside(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

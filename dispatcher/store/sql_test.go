@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/migrations"
 )
 
-// A statement that writes one run, or its slots, by its key also names the job, so that no key leads to a run of another one.
+// A statement that writes a run or its slots by key also names the job, so no key leads to a run of another job.
 func TestWritesByTheKeyOfARunNameItsJob(t *testing.T) {
 	t.Parallel()
 	write := regexp.MustCompile(`(UPDATE|DELETE FROM) (live_runs|runs|slots)\b`)
@@ -55,7 +55,7 @@ func TestWritesByTheKeyOfARunNameItsJob(t *testing.T) {
 	}
 }
 
-// A table that is not looked at may belong to another role, and then the first query of it fails in the middle of work.
+// An unchecked table may belong to another role, and then its first query fails in the middle of work.
 func TestOwnersOfAllTablesAreLookedAt(t *testing.T) {
 	t.Parallel()
 	created := regexp.MustCompile(`(?m)^CREATE TABLE (\w+) \(`)
@@ -80,37 +80,37 @@ func TestOwnersOfAllTablesAreLookedAt(t *testing.T) {
 	}
 }
 
-// sqlToken is a text in quotes, a name or number, or a sign.
+// sqlToken is a quoted text, a name or number, or a sign.
 var sqlToken = regexp.MustCompile(`'[^']*'|[A-Za-z_0-9$.]+|::|[<>=!|]+|->>|.`)
 
-// clauses begin a line of their own.
+// clauses begin a new line.
 var clauses = []string{
 	"SELECT", "FROM", "WHERE", "JOIN", "LEFT", "CROSS", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "VALUES",
 	"ON", "RETURNING", "UNION", "FOR", "AND", "OR",
 }
 
-// width is the most of a line, and short the most of a query that stays in its line.
+// width is the maximum width of a line, and short that of a query on one line.
 const (
 	width = 100
 	short = 60
 )
 
-// layout is a statement being laid out.
+// layout is a statement during its layout.
 type layout struct {
 	tokens []string
 	lines  []string
 	line   []string // tokens, each with the space before it
 	margin int      // of the line, in steps
-	levels []level  // the parentheses that are open
+	levels []level  // the open parentheses
 }
 
-// level is a pair of parentheses: a query that has lines of its own, or not.
+// level is a pair of parentheses: a query on its own lines, or not.
 type level struct {
 	query bool
-	cases int // CASEs that are open in it
+	cases int // open CASEs in it
 }
 
-// laidOut returns a statement with a clause a line.
+// laidOut returns a statement with one clause a line.
 func laidOut(statement string) string {
 	l := layout{
 		tokens: sqlToken.FindAllString(strings.ReplaceAll(strings.Join(strings.Fields(statement), " "), "( ", "("), -1),
@@ -160,7 +160,7 @@ func (l *layout) add(i int, space, token string) {
 	}
 }
 
-// long tells whether the parenthesis at an index begins a query that does not fit in a line.
+// long reports whether the parenthesis at an index begins a query that does not fit on a line.
 func (l *layout) long(open int) bool {
 	depth, length := 0, 0
 	for _, token := range l.tokens[open:] {
@@ -179,7 +179,7 @@ func (l *layout) long(open int) bool {
 	return length > short && slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE"}, first)
 }
 
-// begins tells whether a word begins a clause where it stands.
+// begins reports whether a word begins a clause at this place.
 func (l *layout) begins(word string) bool {
 	last := ""
 	if len(l.line) > 0 {
@@ -202,7 +202,7 @@ func (l *layout) begins(word string) bool {
 	return true
 }
 
-// end ends a line, continued in others where it is too long, and begins the next.
+// end ends a line, continues it on others if it is too long, and begins the next.
 func (l *layout) end() {
 	margin, line, start := strings.Repeat("  ", l.margin), "", 0
 	if len(l.line) > 0 {
@@ -235,7 +235,7 @@ func (l *layout) end() {
 	}
 }
 
-// breaks tells whether a line may be broken before the token at an index.
+// breaks reports whether a line may be broken before the token at an index.
 func (l *layout) breaks(i int) bool {
 	token := l.line[i]
 	return i > 0 && token[0] == ' ' && (l.line[i-1] == "," || slices.Contains([]string{" CASE", " WHEN", " ELSE"}, token))

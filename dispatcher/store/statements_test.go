@@ -32,7 +32,7 @@ import (
 // go test ./dispatcher/store -run 'PageShows|HotStatements' -update.
 var update = flag.Bool("update", false, "write the hot statements into testdata and docs/why/architecture.md")
 
-// golden compares a file with what it is to be, or writes it.
+// golden compares a file with its wanted content, or writes it.
 func golden(t *testing.T, path, want string) {
 	t.Helper()
 	if *update {
@@ -51,7 +51,7 @@ func golden(t *testing.T, path, want string) {
 	}
 }
 
-// shown is a statement on the page: a marker with its name, and the block behind it.
+// shown is a statement on the page: a marker with its name, followed by its block.
 var shown = regexp.MustCompile("(?s)<!-- statement: ([a-z_]+) -->\n```sql\n(.*?)```\n")
 
 func TestPageShowsTheHotStatements(t *testing.T) {
@@ -79,7 +79,7 @@ func TestPageShowsTheHotStatements(t *testing.T) {
 	golden(t, path, want)
 }
 
-// The whole text of each hot statement stands in testdata, a clause a line.
+// testdata contains the text of each hot statement, one clause a line.
 func TestHotStatementsAreInTestdata(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"postgres", "sqlite"} {
@@ -102,7 +102,7 @@ func TestHotStatementsAreInTestdata(t *testing.T) {
 	}
 }
 
-// onlyFiles fails if a folder has other files of a kind than these.
+// onlyFiles fails if a folder has other files of this kind.
 func onlyFiles(t *testing.T, folder, kind string, want []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*"+kind))
@@ -116,16 +116,16 @@ func onlyFiles(t *testing.T, folder, kind string, want []string) {
 	}
 }
 
-// growing is a line of a plan that reads a table which grows with the triggers or with the days kept: how, and which.
+// growing is a line of a plan that reads a table growing with the triggers or with the kept days: how, and which.
 var growing = regexp.MustCompile(`-> +(.*Scan.*) on (trigger_clock|triggers|slots|runs|attempts|responses)(_[0-9]+|_default)?( |$)`)
 
-// Plans differ from version to version. What holds with each: no hot statement reads the history, nor a table of
-// triggers or slots as a whole. TestLiveRunsAreFoundByKeyDuringALongSnapshot says the same of the live runs.
+// Plans differ from version to version. In all of them no hot statement reads the history, or all of a table of
+// triggers or slots. TestLiveRunsAreFoundByKeyDuringALongSnapshot requires the same for the live runs.
 func TestHotStatementsLeaveTheHistoryAlone(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	fill(t, s)
-	// These look for some runs, by their keys.
+	// These search for some runs by their keys.
 	byKey := map[string]bool{"unfold": true, "record_late": true, "queue": true, "queue_recheck": true}
 	read := map[string]bool{}
 	for name, hot := range store.HotStatements("postgres", may1.UnixMilli()) {
@@ -162,8 +162,8 @@ func TestHotStatementsLeaveTheHistoryAlone(t *testing.T) {
 // changed is a change of a table in a statement.
 var changed = regexp.MustCompile(`(?:(INSERT) INTO|UPDATE|DELETE FROM) ([a-z_]+)\s+(?:AS |SET |\(|WHERE )`)
 
-// Some databases refuse a statement that updates or deletes rows of one table in two places. docs/reference/databases.md
-// names the one that does.
+// Some databases refuse a statement that updates or deletes rows of one table in two places.
+// docs/reference/databases.md names the one that does.
 func TestHotStatementsChangeEachTableOnce(t *testing.T) {
 	t.Parallel()
 	var twice []string
@@ -191,14 +191,14 @@ func TestHotStatementsChangeEachTableOnce(t *testing.T) {
 	}
 }
 
-// The plans are those of a small database, on the version of PostgreSQL that Debian has. Those of others differ in
-// what does not matter; TestHotStatementsLeaveTheHistoryAlone tells what does.
+// The plans are those of a small database on Debian's version of PostgreSQL. Other versions differ in unimportant
+// details; TestHotStatementsLeaveTheHistoryAlone checks the important ones.
 func TestHotStatementsKeepTheirPlans(t *testing.T) {
 	t.Parallel()
 	const version = 15
 	s := openWithout(t, pgtest.New(t))
 	if got := count(t, s, `SELECT current_setting('server_version_num')::int / 10000`); got != version {
-		t.Skipf("SKIPPED: PostgreSQL %d plans otherwise than %d", got, version) // also with CI=true
+		t.Skipf("SKIPPED: PostgreSQL %d plans otherwise than %d", got, version) // even with CI=true
 	}
 	fill(t, s)
 	statements := store.HotStatements("postgres", may1.UnixMilli())
@@ -219,8 +219,7 @@ func TestHotStatementsKeepTheirPlans(t *testing.T) {
 	onlyFiles(t, filepath.Join("testdata", "postgres"), ".plan", files)
 }
 
-// fill declares some jobs and gives them a few days of history and live runs, and lets PostgreSQL
-// see how many there are.
+// fill declares some jobs, gives them a few days of history and live runs, and updates PostgreSQL's statistics.
 func fill(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
@@ -254,9 +253,8 @@ func fill(t *testing.T, s *store.Store) {
 	must(t, store.Exec(ctx, s, `VACUUM (ANALYZE)`))
 }
 
-// A dump, or another long snapshot, keeps the rows of runs that have ended from being removed, while statistics say
-// that there are none: PostgreSQL then thinks that to read the whole table costs less than to look for each run of a
-// batch.
+// A dump, or another long snapshot, protects the rows of ended runs from removal, while statistics show no rows:
+// PostgreSQL then estimates that reading the whole table costs less than looking up each run of a batch.
 func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -294,9 +292,9 @@ func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
 	}
 }
 
-// readsAll returns the line of a plan that reads the live runs otherwise than by their whole key, or by an index
-// that leads to those of some node, job or time. The first entry of an index may be read: from there, a statement looks
-// for the next app. PostgreSQL 15 gives that a condition (IS NOT NULL), 18 knows that it always holds.
+// readsAll returns the line of a plan that reads the live runs other than by their whole key, or by an index for a
+// node, job or time. Reading the first entry of an index is allowed: from there, a statement searches for the next app.
+// PostgreSQL 15 gives that a condition (IS NOT NULL); 18 knows that it always holds.
 func readsAll(plan string) string {
 	lines := strings.Split(plan, "\n")
 	for i, line := range lines {
@@ -317,7 +315,7 @@ func readsAll(plan string) string {
 	return ""
 }
 
-// many makes batches of 500 rows of the examples.
+// many makes batches of 500 rows from the examples.
 func many(args []any) []any {
 	all := make([]any, len(args))
 	for i, arg := range args {
@@ -345,8 +343,8 @@ func repeated[T any](column []T) []T {
 	return all
 }
 
-// What every node sends all the time, whether it fires or not, is one statement each: a hundred nodes send it a
-// hundred times.
+// Calls that every node makes all the time, whether it fires or not, are one statement each: a hundred nodes send each
+// a hundred times.
 func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

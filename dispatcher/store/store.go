@@ -22,16 +22,16 @@ import (
 // Options tunes a store. The zero value works.
 type Options struct {
 	db.Options
-	// Keys encrypt the values of secrets; nil: none can be stored.
+	// Keys encrypt the values of secrets; nil: secrets cannot be stored.
 	Keys *seal.Keys
-	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
+	// AuditRetention is how long Purge keeps entries of the audit log, independent of the retentions of apps; default
 	// access.DefaultAuditRetention.
 	AuditRetention time.Duration
 	// Logger gets a line for each row that is set aside; default slog.Default().
 	Logger *slog.Logger
 }
 
-// The wings of a store, under names that nobody outside can take out of it.
+// The parts of a store, under names that other packages cannot access.
 type (
 	dispatchStore    = dispatch.Store
 	definitionsStore = definitions.Store
@@ -40,7 +40,7 @@ type (
 	retentionStore   = retention.Store
 )
 
-// Store keeps definitions and the ledger in PostgreSQL or SQLite: the sum of its wings. Package storetest says what it must do.
+// Store stores definitions and the ledger in PostgreSQL or SQLite: the sum of its parts. Package storetest tests it.
 type Store struct {
 	dispatchStore
 	definitionsStore
@@ -48,7 +48,7 @@ type Store struct {
 	feedsStore
 	retentionStore
 	db *db.DB
-	// requests is the same with connections of its own, nil without Options.Requests.
+	// requests is the same database over separate connections, nil without Options.Requests.
 	requests *Store
 }
 
@@ -63,8 +63,7 @@ func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
-// ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the
-// keys do not open.
+// ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the keys cannot open.
 func Open(ctx context.Context, address string, o Options) (*Store, error) {
 	a, err := db.ParseAddress(address)
 	if err != nil {
@@ -105,17 +104,17 @@ func (s *Store) Close() error {
 	return s.db.Close()
 }
 
-// Capabilities returns what the database has.
+// Capabilities returns the capabilities of the database.
 func (s *Store) Capabilities() db.Capabilities { return s.db.Capabilities() }
 
-// Listen calls notification for each change that nodes should know of, until ctx ends.
+// Listen calls notification for each change that concerns nodes, until ctx ends.
 func (s *Store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	return s.db.Listen(ctx, notification)
 }
 
-// ForRequests returns what s has for the requests of the API if it was opened with Options.Requests, otherwise s. It is
-// the same database over connections of its own, so that no number of requests takes those that claims, records and
-// heartbeats need. It ends with s, and is not to be closed.
+// ForRequests returns a store for the requests of the API if s was opened with Options.Requests, otherwise s. It is the
+// same database over separate connections, so that requests cannot take those that claims, records and heartbeats need.
+// It ends with s, and must not be closed.
 func (s *Store) ForRequests() *Store {
 	if s.requests != nil {
 		return s.requests

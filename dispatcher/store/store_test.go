@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// waitLimit is for how long a test waits for what must happen, on a machine that does much else. A test ends as soon as it has.
+// waitLimit is how long a test waits for an expected event on a busy machine. It ends as soon as the event happens.
 const waitLimit = 5 * time.Minute
 
 func TestSQLite(t *testing.T) {
@@ -47,7 +47,7 @@ func open(t testing.TB, database string) *store.Store {
 	return openAs(t, database, store.Options{})
 }
 
-// openAs opens a store whose log is that of the test.
+// openAs opens a store that logs to the test.
 func openAs(t testing.TB, database string, o store.Options) *store.Store {
 	t.Helper()
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -63,7 +63,7 @@ func openAs(t testing.TB, database string, o store.Options) *store.Store {
 	return s
 }
 
-// adopt adopts what query selects, as a node does that has a place for everything.
+// adopt adopts the runs selected by query, like a node with free capacity.
 func adopt(ctx context.Context, s dispatcher.Adoption, query dispatcher.AdoptQuery) ([]run.HeldRun, error) {
 	found, err := s.Adoptable(ctx, query)
 	if err != nil {

@@ -167,7 +167,7 @@ func (p *Postgres) SendNotifications(ctx context.Context, tx *sql.Tx, notificati
 		return leaveNotifications(ctx, tx, notifications)
 	}
 	for _, payload := range payloads(notifications) {
-		// $1 channel, $2 payload. PostgreSQL sends at commit.
+		// $1 channel, $2 payload. PostgreSQL sends it at commit.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
 			return err
 		}

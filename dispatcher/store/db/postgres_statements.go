@@ -232,7 +232,7 @@ func (p *Postgres) DeadOfEach(conditions, limit string) string {
 func (p *Postgres) ForShare() string { return " FOR SHARE" }
 
 // ExpiredOfJobs selects expired runs of the jobs of a batch, with one index lookup for each job.
-// $1 the time before which they ended, $2 and $3 bounds of their instants, $4 limit
+// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
 func (p *Postgres) ExpiredOfJobs() string {
 	// Without these seemingly redundant bounds PostgreSQL would begin with all runs of the day.
 	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b

@@ -12,7 +12,7 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 	dir := filepath.Dir(path)
 	found, err := kind(dir)
 	if err != nil {
-		return nil //nolint:nilerr // the next step reports the missing directory
+		return nil //nolint:nilerr // the directory is missing, which the next step reports
 	}
 	name, network := networkFileSystems[found]
 	if !network {

@@ -197,7 +197,7 @@ func (s *SQLite) prepare(ctx context.Context, hot Statement) ([]*sql.Stmt, error
 	parts := make([]*sql.Stmt, len(hot.Parts))
 	for i, part := range hot.Parts {
 		if s.prepared[part] == nil {
-			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // closing db closes it
+			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // it is for all calls to come; the end of db closes it
 			if err != nil {
 				return nil, err
 			}

@@ -74,7 +74,7 @@ func EndSteps(f db.Flavor, condition string) []string {
 
 // endingOf is a statement that ends live runs that no node works on, a batch at a time, chosen by choose.
 // before are steps before the end.
-// $1 now, $2 limit, from $3 on an unused batch
+// $1 now, $2 limit, from $3 on a batch that says nothing
 func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
 	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
 }

@@ -225,7 +225,7 @@ const purgeNodeAfter = 24 * time.Hour
 
 // The statements of MarkDead. All read the clock themselves: a delayed one would take
 // the heartbeats of a healthy fleet for old ones, or set them back.
-// $1 now, $2 milliseconds, from $3 on: the id of the calling node, and its heartbeat
+// $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
 const (
 	// A heartbeat from the future, left by a wrong clock, would keep its node alive until then; now it starts to age.
 	clampHeartbeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`

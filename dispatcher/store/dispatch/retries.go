@@ -91,7 +91,7 @@ const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.re
 
 const isDueRetry = db.IsParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)`
 
-// retriesByTurns chooses the runs of dueRetries in turns of apps instead of by time. It reads a separate index for the
+// retriesByTurns chooses the runs of dueRetries in turns of apps, not by time. It reads a separate index for the
 // apps that have retries, due or not, however many retries there are.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 func retriesByTurns(f db.Flavor) string {
@@ -112,8 +112,8 @@ const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger
 // The form of whichRetries' comparison keeps PostgreSQL from the indexes of retrying runs.
 const whichRetries = `(` + db.IsParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
 
-// expiredRetries chooses attempted runs after the end of their retries. They end like their latest attempts, according to
-// the class. $2 limit
+// expiredRetries chooses attempted runs after the end of their retries. They end like their latest attempts, as shown
+// by the class. $2 limit
 var expiredRetries = ` SELECT` + ChosenEnd(End{
 	State: `CASE WHEN r.class IN ('timeout', 'function_timeout', 'callback_timeout') THEN 'timed_out' ELSE 'failed' END`,
 }) + `

@@ -12,17 +12,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// failedRun is a live run of which some work failed alone.
+// failedRun is a live run that failed alone in some work.
 type failedRun struct {
 	work dispatcher.Work
 	key  run.Key
-	// token is that of the attempt whose node asked; 0: no live node may have the run.
+	// token is that of the attempt of the calling node; 0: no live node may hold the run.
 	token run.Token
 	why   error
 }
 
-// setRunAside sets a run aside. Somebody else may have taken or ended it meanwhile; then it stays as it is. A run of a deleted job ends
-// instead, as nodes end the others at their next attempt.
+// setRunAside sets a run aside. If the run was taken or ended meanwhile, it stays as it is. A run of a deleted job ends
+// instead, as nodes end others at their next attempt.
 func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
 	var aside *dispatcher.SetAside
 	hide := func(all bool) error {
@@ -49,8 +49,8 @@ func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) e
 	return nil
 }
 
-// hideRun is setRunAside in a transaction. It returns the row that is set aside; nil: none is. Without all, the run keeps its slots, and
-// does not end if its job was deleted.
+// hideRun is setRunAside in a transaction. It returns the row that is set aside, or nil. Without all, the run keeps its
+// slots, and does not end if its job was deleted.
 func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatcher.SetAside, error) {
 	// $1 to $3 key
 	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
@@ -60,7 +60,7 @@ func hideRun(ctx context.Context, t *Tx, failed failedRun, all bool) (*dispatche
 	var live struct {
 		job, node, token int64
 		state            run.State
-		dead             bool // its node is, or there is none
+		dead             bool // its node is dead, or it has none
 		gone             bool // its job is deleted
 	}
 	found, err := db.ReadRow(ctx, t, []any{&live.job, &live.node, &live.token, &live.state, &live.dead, &live.gone},
@@ -111,7 +111,7 @@ func scanAsideEntry(row db.Scanner) (e asideEntry, err error) {
 	return e, err
 }
 
-// asideEntries are those of a condition.
+// asideEntries selects the entries that meet a condition.
 func asideEntries(condition string) string {
 	return `SELECT x.work, x.item, x.app_id, x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.node, x.state, x.tries, x.try_at,
 			EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = x.scheduled_at AND r.trigger_id = x.trigger_id
@@ -121,7 +121,7 @@ func asideEntries(condition string) string {
 		FROM set_aside AS x WHERE ` + condition
 }
 
-// RetrySetAside lets the runs whose pause is over be found again, and learns which rows other nodes have set aside.
+// RetrySetAside lets runs be found again after their pause, and reads which rows other nodes have set aside.
 func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -160,7 +160,7 @@ func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 	return retried, errors.Join(append(errs, err)...)
 }
 
-// retryAside lets a row be tried again, or forgets it if it was, and reports whether a run may be taken now.
+// retryAside lets a row be tried again, or deletes its entry if it was, and reports whether a run may now be taken.
 func retryAside(ctx context.Context, t *Tx, entry asideEntry) (again bool, err error) {
 	late := entry.tryAt <= t.At.Add(-asideGrace).UnixMilli()
 	switch {
@@ -185,8 +185,8 @@ func retryAside(ctx context.Context, t *Tx, entry asideEntry) (again bool, err e
 	return false, err
 }
 
-// bringAsideBack puts a run back to where it was, so that the next look finds it. A run that its node had begun goes back to that node: it
-// ends as lost once the node is dead.
+// bringAsideBack restores the node and state of a run, so that the next search finds it. A run that its node had begun
+// goes back to that node: it ends as lost once the node is dead.
 func bringAsideBack(ctx context.Context, t *Tx, entry asideEntry) (bool, error) {
 	// $1 to $3 key, $4 node, $5 state, $6 now, $7 job
 	const back = `UPDATE live_runs AS r SET class = '', error = '',
@@ -200,7 +200,7 @@ func bringAsideBack(ctx context.Context, t *Tx, entry asideEntry) (bool, error) 
 	return n > 0, err
 }
 
-// endAside ends a run that is set aside and whose job was deleted.
+// endAside ends a run that is set aside after its job was deleted.
 func endAside(ctx context.Context, t *Tx, key run.Key) error {
 	// $1 now, from $2 on: the key
 	ended := t.Steps(1, t.Rows(1, 2, "", db.KeyColumns[:3]...), `SELECT`+ChosenEnd(End{
@@ -211,11 +211,11 @@ func endAside(ctx context.Context, t *Tx, key run.Key) error {
 	if err := Take(ctx, t, ended, append([]any{t.At.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind)...)...); err != nil {
 		return fmt.Errorf("end run %s of a deleted job: %w", key, err)
 	}
-	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay continues from here
 	return nil
 }
 
-// EndAsides ends the runs of a job that are set aside, and forgets its other rows. The job is being deleted.
+// EndAsides ends the runs of a job that are set aside, and deletes its other entries. The job is being deleted.
 func EndAsides(ctx context.Context, t *Tx, job int64) error {
 	// $1 job
 	entries, err := db.Collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
@@ -233,7 +233,7 @@ func EndAsides(ctx context.Context, t *Tx, job int64) error {
 	return t.Exec(ctx, `DELETE FROM set_aside WHERE job_id = $1`, job)
 }
 
-// ForgetAside forgets that a run was set aside, which ends now.
+// ForgetAside deletes the entry of a run that was set aside and now ends.
 func ForgetAside(ctx context.Context, t *Tx, id string) error {
 	// $1 run
 	return t.Exec(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)

@@ -14,19 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
-// job in live_runs_node. Once they may ask again, their node is 0. It is the node, too, of the slot of an endpoint that a
-// run waits for, or waited for until it may ask again.
+// waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by job in
+// live_runs_node. Once they may ask again, their node is 0. The slot of an endpoint also has this node while a run
+// waits for it, until the run has asked again.
 const waitingNode = -1
 
-// The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
-// of any number of nodes one at a time decides. A job that somebody else has locked is left out: the caller comes
-// back to it, and no other job waits for it.
+// The statements of slots. A change of the slots of a job requires the lock of the job's row, so only one node at a
+// time decides. Jobs locked by others are left out: the caller comes back to them, and other jobs do not wait for them.
 const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
 	FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
 
-// heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0. A run
-// that is attempted again chooses its endpoint again, so it has no slot of one until then.
+// heldSlots are the slots with the state of their runs and nodes. The token of an ended run is 0. A retried run chooses
+// its endpoint again, so it has no slot of an endpoint until then.
 func heldSlots(f db.Flavor) string {
 	return ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, coalesce(r.node, 0), coalesce(r.token, 0), coalesce(r.attempt, 0),
 		r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying'), s.node, s.token, coalesce(o.state, 'dead'),
@@ -46,7 +45,7 @@ const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, 
 const freeSlots = ` DELETE FROM slots
 	WHERE (job_id, scheduled_at, trigger_id, kind, endpoint) IN (SELECT job_id, scheduled_at, trigger_id, kind, endpoint FROM b)`
 
-// An attempt that is over leaves the slot to its run, which may have others.
+// An ended attempt leaves the slot to its run, which may have others.
 const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
 	AND s.trigger_id = b.trigger_id AND s.kind = b.kind AND s.token = b.token`
 
@@ -55,7 +54,7 @@ const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token 
 
 const wakeRuns = ` UPDATE live_runs AS r SET node = 0 FROM b WHERE`
 
-// chooseSkipped chooses runs that are skipped, which have made no attempt.
+// chooseSkipped chooses skipped runs, which have made no attempt.
 func chooseSkipped(f db.Flavor) string {
 	return `SELECT` + ChosenEnd(End{
 		at: `b.now`, attempt: `CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END`, status: `0`, State: `'skipped'`,
@@ -63,21 +62,21 @@ func chooseSkipped(f db.Flavor) string {
 	}) + ` FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
-// chooseCancelled chooses runs that are cancelled. They were attempted if a node has them.
+// chooseCancelled chooses cancelled runs. They were attempted if a node has them.
 func chooseCancelled(f db.Flavor) string {
 	return `SELECT` + ChosenEnd(End{at: `b.now`, State: `'cancelled'`, Class: `'cancelled'`, Message: `b.error`}) + `,
 		CASE WHEN r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' THEN 1 ELSE 0 END AS attempted
 	FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
-// The row of a cancelled attempt takes its late result.
+// The row of a cancelled attempt can take a late result.
 const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, 'cancelled',
 	'cancelled', c.of_error
 	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
 
-// contendedJobs are jobs of which runs wait, or slots are left of runs that have ended.
+// contendedJobs are the jobs with waiting runs, or with slots left by ended runs.
 func contendedJobs(f db.Flavor) string {
 	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND ` + db.NotParked + `
 	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.SameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
@@ -120,10 +119,10 @@ func slotStatementsOf(f db.Flavor) slotStatements {
 	}
 }
 
-// slotsAtOnce is of how many runs one transaction decides.
+// slotsAtOnce is how many runs one transaction decides about.
 const slotsAtOnce = 100
 
-// Acquire gives runs that are about to begin their slots, and returns those that may begin.
+// Acquire gives slots to runs that are about to begin, and returns those that may begin.
 func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.HeldRun, err error) {
 	for _, run := range runs {
 		s.Rollbacks.handedBack(run.Key) // it may have to wait
@@ -142,7 +141,7 @@ func (s *Store) Acquire(ctx context.Context, runs []run.HeldRun) (granted []run.
 	return db.SortedBy(granted, db.HeldKey), err
 }
 
-// ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
+// ReleaseSlots releases the slots of attempts, and grants free slots to waiting runs.
 func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *Tx, jobs map[int64]lockedJob,
 		some []run.HeldRun) (func(), error) {
@@ -164,19 +163,18 @@ func (s *Store) ReleaseSlots(ctx context.Context, runs []run.HeldRun) error {
 	return nil
 }
 
-// decide decides about the slots of some jobs, which are locked, for some of their runs. What it returns is called
-// once that is committed.
+// decide decides about the slots of some locked jobs for some of their runs. Its result is called after the commit.
 type decide func(ctx context.Context, t *Tx, jobs map[int64]lockedJob, runs []run.HeldRun) (done func(), err error)
 
-// slotRounds is how often a locked job is tried, and slotPause the longest time in between. Another node that
-// decides about the same job holds it for less.
+// slotRounds is how often a locked job is tried, and slotPause the longest time between tries. Another node's decision
+// about the same job takes less.
 const (
 	slotRounds = 5
 	slotPause  = 20 * time.Millisecond
 )
 
-// decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
-// are in its error, a dispatcher.UndecidedError.
+// decideSlots decides about the jobs of runs in portions. Runs that fail alone are passed to alone. Runs of jobs that
+// stay locked are in its error, a dispatcher.UndecidedError.
 func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, alone func(run.HeldRun, error) error) error {
 	left := db.SortedBy(runs, db.HeldKey)
 	for round := 1; len(left) > 0; round++ {
@@ -202,7 +200,7 @@ func (s *Store) decideSlots(ctx context.Context, runs []run.HeldRun, do decide, 
 	return nil
 }
 
-// decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
+// decidePart decides about one portion, and returns the runs of jobs locked by others.
 func (s *Store) decidePart(ctx context.Context, part []run.HeldRun, do decide) (locked []run.HeldRun, err error) {
 	var done func()
 	err = s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
@@ -258,7 +256,7 @@ func (s *Store) GrantWaiting(ctx context.Context) error {
 	return nil
 }
 
-// jobsOf returns the jobs of runs, each once, in the order in which they are locked.
+// jobsOf returns the distinct jobs of runs in locking order.
 func jobsOf(runs []run.HeldRun) []int64 {
 	ids := make([]int64, len(runs))
 	for i, run := range runs {
@@ -268,14 +266,13 @@ func jobsOf(runs []run.HeldRun) []int64 {
 	return slices.Compact(ids)
 }
 
-// lockedJob is what bounds the runs of a job, and those at each endpoint.
+// lockedJob has the bounds for the runs of a job, and for those at each endpoint.
 type lockedJob struct {
 	dispatcher.Job
 	atEndpoint run.ConcurrencyPolicy
 }
 
-// lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has
-// locked.
+// lockJobs locks jobs and returns their bounds by id. It leaves out jobs locked by others.
 func lockJobs(ctx context.Context, t *Tx, ids []int64) (map[int64]lockedJob, error) {
 	jobs := make(map[int64]lockedJob, len(ids))
 	err := db.EachRow(ctx, t, func(row db.Scanner) error {
@@ -288,14 +285,15 @@ func lockJobs(ctx context.Context, t *Tx, ids []int64) (map[int64]lockedJob, err
 	return jobs, err
 }
 
-// notJustEnded tells that a run, by the columns that name it, did not end after $2. Then nodes may be about to free what it has.
+// notJustEnded is the condition that a run, named by its columns, did not end after $2. Otherwise nodes may be about to
+// free its slot.
 func notJustEnded(of, kind string) string {
 	return ` NOT EXISTS (SELECT 1 FROM runs AS h WHERE h.scheduled_at = ` + of + `.scheduled_at AND h.trigger_id = ` + of + `.trigger_id
 		AND h.kind = ` + kind + ` AND h.ended_at > $2 LIMIT 1 OFFSET 0)`
 }
 
-// leaks finds what runs of an app have left, or what keeps them. It is for verify, which is not asked often, and looks at all that
-// is held now, but not at the history.
+// leaks finds leftovers of runs of an app, and runs that cannot continue. Only verify calls it, so it reads all
+// that is held now, but not the history.
 // $1 app, $2 until when a run must have ended, a probe have been due, $3 limit
 var leaks = `SELECT l.kind_of_leak, l.job, l.scheduled_at, l.trigger_id, l.kind, l.held, l.node, l.since FROM (
 	SELECT 'slot' AS kind_of_leak, j.name AS job, s.scheduled_at, s.trigger_id, s.kind, s.endpoint AS held, s.node, s.since
@@ -322,7 +320,7 @@ var leaks = `SELECT l.kind_of_leak, l.job, l.scheduled_at, l.trigger_id, l.kind,
 	WHERE j.app_id = $1 AND e.ended_at <= $2 AND e.try_at = 0 AND ` + NoRollback + `
 	) AS l ORDER BY l.job, l.kind_of_leak, l.scheduled_at, l.trigger_id, l.kind, l.held LIMIT $3`
 
-// Leaks returns what is held for runs of an app that have ended, or keeps runs of it from going on.
+// Leaks returns leftovers of ended runs of an app, and runs that cannot continue.
 func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error) {
 	found, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (leak dispatcher.Leak, err error) {
 		var key run.Key
@@ -347,11 +345,11 @@ func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit i
 	return found, nil
 }
 
-// Slots are freed by the nodes that have them, a host without runs by its next probe, and ends are followed by any node. The leaks
-// below are those that keep a run for good: nothing else looks at it again.
+// Nodes free their own slots, the next probe removes a host without runs, and any node queues the followers of ends.
+// The leaks below are those that block a run permanently: only MendLeaks finds it again.
 
-// leaksToMend are the runs that wait for a host that no probe asks for, and those that wait for a callback without a deadline. What is
-// waited for is found by an index that leads from one to the next, however many runs wait for each.
+// leaksToMend are the runs that wait for a host without a probe, and those that wait for a callback without a deadline.
+// The hosts are found through an index from one to the next, however many runs wait for each.
 // $1 limit
 const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_leak, r.scheduled_at, r.trigger_id, r.kind, r.job_id
 	FROM (WITH RECURSIVE s (id) AS (
@@ -365,14 +363,14 @@ const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_
 		AND r.state = 'waiting_callback' AND r.node <> -3
 	LIMIT $1`
 
-// leakToMend is a run that nothing else would let go on.
+// leakToMend is a run that only MendLeaks lets continue.
 type leakToMend struct {
 	kind dispatcher.LeakKind
 	key  run.Key
 	job  int64
 }
 
-// MendLeaks lets runs go on that nothing else would let go. One that cannot be mended is set aside.
+// MendLeaks lets blocked runs continue. A run that cannot be mended is set aside.
 func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -405,8 +403,8 @@ func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 	return mended, nil
 }
 
-// mendLeak mends a leak, unless it is none any more. A run that waited for a host is attempted again, and waits again if the circuit is
-// open. Without a deadline, the longest that any callback may take decides.
+// mendLeak mends a leak, unless it has been resolved. A run that waited for a host is retried, and waits again if the
+// circuit is open. A callback without a deadline gets the longest possible one.
 func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (bool, error) {
 	// $1 to $3 the key, $4 now or how long a callback may take, $5 job
 	mend := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $4 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
@@ -421,7 +419,7 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 	return n > 0, err
 }
 
-// AddFirstStarts adds to those runs of a page that were attempted again, or wait for that, when their first attempts began.
+// AddFirstStarts adds the start of their first attempt to the runs of a page that were retried, or wait for a retry.
 func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.Run) error {
 	of := make(map[string]*run.Run, len(runs))
 	k := db.NewKeys(len(runs))

@@ -12,42 +12,42 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Contender is a run that has or wants a slot, as the tables have it.
+// Contender is a run that has or wants a slot, as read from the tables.
 type Contender struct {
 	dispatcher.Contender
 	Held      run.HeldRun
-	endpoint  string     // whose slot it is; empty: the job's
+	endpoint  string     // of the slot; empty: a slot of the job
 	Node      run.NodeID // of the run
 	slotNode  run.NodeID // of the slot
 	slotToken run.Token
 }
 
-// question is what an arbitration is about, besides the slots that have become free.
+// question is the request of an arbitration, besides granting free slots.
 type question struct {
 	runs []run.HeldRun // that want to begin
-	// at are the endpoints whose slots they want; nil: they want slots of their jobs.
+	// at has the endpoints of the wanted slots; nil: the runs want slots of their jobs.
 	at map[run.Key]target.EndpointRequest
-	// gone tells to look for runs that wait for endpoints that are not there any more.
+	// gone asks to search for runs that wait for removed endpoints.
 	gone bool
 }
 
-// arbitration is what is decided about the slots of some jobs.
+// arbitration has the decisions about the slots of some jobs.
 type arbitration struct {
-	stale             []*Contender // whose slots no run needs any more
+	stale             []*Contender // with slots that no run needs any more
 	begin, wait, wake []*Contender
 	skip, cancel      []Ending
 	busy              []Ending // these do not end: they may ask for the slot of another endpoint
 }
 
-// Ending is a run that ends because of others.
+// Ending is a run that ends because of another.
 type Ending struct {
 	*Contender
 	Why    string
-	reason SkipReason // of a run that is skipped
+	reason SkipReason // of a skipped run
 }
 
-// arbitrate decides about the slots of jobs that are locked, and writes its decisions, which it returns. Among begin are
-// only runs that ask.
+// arbitrate decides about the slots of locked jobs, and writes and returns its decisions. begin contains only runs that
+// ask.
 func (s *Store) arbitrate(ctx context.Context, t *Tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
 	r := reading{
 		t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[slotKey][]*Contender{}, byKey: map[contenderKey]*Contender{},
@@ -65,8 +65,8 @@ func (s *Store) arbitrate(ctx context.Context, t *Tx, jobs map[int64]lockedJob, 
 	return c, s.writeDecisions(ctx, t, c)
 }
 
-// withoutShards returns the contenders for the slots of a job that are no shards: a broadcast has one slot for all of them.
-// Only a shard that was left the slot of a parent that ended counts. One that waits, but for no endpoint any more, is woken.
+// withoutShards returns the contenders for the slots of a job without shards: a broadcast has one slot for all of them.
+// A shard counts only if an ended parent left it a slot. A shard that waits, but no longer for an endpoint, is woken.
 func (c *arbitration) withoutShards(all []*Contender) []*Contender {
 	runs := make([]*Contender, 0, len(all))
 	for _, r := range all {
@@ -80,7 +80,7 @@ func (c *arbitration) withoutShards(all []*Contender) []*Contender {
 	return runs
 }
 
-// decide adds what becomes of the contenders for the slots of one job, or for that of one endpoint.
+// decide adds the decisions for the slots of one job, or for one endpoint.
 func (c *arbitration) decide(
 	t *Tx, of dispatcher.JobPolicies, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*Contender,
 ) {
@@ -94,7 +94,7 @@ func (c *arbitration) decide(
 		switch verdict {
 		case dispatcher.SlotStay:
 			if !r.Live {
-				// Its node may have missed that it was cancelled. Which attempt that was follows from the token.
+				// Its node may have missed the cancellation. The token identifies the attempt.
 				t.Notify(dispatcher.Notification{Run: r.String(), Token: r.slotToken})
 			}
 		case dispatcher.SlotBegin:
@@ -111,13 +111,13 @@ func (c *arbitration) decide(
 		}
 	}
 	if len(c.wake)+len(c.skip) > 0 {
-		// Also for fixed delays, which go on from a run that was skipped.
+		// Also for fixed delays, which continue from a skipped run.
 		t.Notify(dispatcher.Notification{Adopt: true})
 	}
 }
 
-// end adds a run that gets no slot. It is skipped, unless it was attempted before: then the outcome of that attempt shall
-// not look as if there had been none.
+// end adds a run that gets no slot. It is skipped, unless it was attempted before: skipping would hide the outcome of
+// that attempt.
 func (c *arbitration) end(e Ending) {
 	if e.endpoint != "" && e.Held.Attempt > 1 {
 		c.cancel = append(c.cancel, e)
@@ -126,7 +126,7 @@ func (c *arbitration) end(e Ending) {
 	c.skip = append(c.skip, e)
 }
 
-// latest returns the latest of contenders in order that takes part, in favor of which others end.
+// latest returns the latest participating contender, in favor of which others end.
 func latest(all []dispatcher.Contender) run.Key {
 	for _, c := range slices.Backward(all) {
 		if c.TakesPart() {
@@ -136,7 +136,7 @@ func latest(all []dispatcher.Contender) run.Key {
 	return run.Key{}
 }
 
-// whySkipped names the run that is in the way of another. all are in order.
+// whySkipped names the run that blocks another one. all are in order.
 func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
 	byKey map[run.Key]*Contender, of *Contender) string {
 	if by.ConcurrencyPolicy == run.ConcurrencyReplace {
@@ -144,7 +144,7 @@ func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts 
 	}
 	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
 	for i := range all {
-		// Else who gets it now, or is about to.
+		// Otherwise the run that gets it now, or is about to.
 		if at < 0 && all[i].Key != of.Key && verdicts[i] != dispatcher.SlotSkip {
 			at = i
 		}
@@ -165,11 +165,11 @@ func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts 
 	return why
 }
 
-// writeDecisions writes what was decided.
+// writeDecisions writes the decisions.
 func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error {
 	slots, now := t.Hot.Slots, t.At.UnixMilli()
 	if len(c.cancel)+len(c.skip) > 0 && t.By.Now.IsZero() {
-		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.
+		// Waiting for the jobs' locks may have taken a while, in which the favored runs came.
 		at, err := t.Now(ctx, t)
 		if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error 
 	}
 	granted := c.begin[:len(c.begin):len(c.begin)]
 	for _, waiting := range c.wait {
-		if waiting.endpoint != "" { // its slot of the endpoint tells what it waits for
+		if waiting.endpoint != "" { // its slot of the endpoint shows what it waits for
 			slot := *waiting
 			slot.Node, slot.Held.Token = waitingNode, 0
 			granted = append(granted, &slot)
@@ -232,7 +232,7 @@ func runsOf(contenders []*Contender) []run.HeldRun {
 	return all
 }
 
-// EndingArgs returns the parameters of runs that end: now and the batch, with reasons, in the order in which all
+// EndingArgs returns the parameters for ending runs: now and the batch, with reasons, in the order in which all
 // statements lock them.
 func EndingArgs(f db.Flavor, now int64, all []Ending) []any {
 	var k db.Keys
@@ -256,7 +256,7 @@ func slotArgs(f db.Flavor, all []*Contender) []any {
 	return f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, node, job, endpoint)
 }
 
-// slotKey names what runs contend for: the slots of a job or, with an endpoint, the one slot that the job has there.
+// slotKey names the contended slots: those of a job or, with an endpoint, the job's one slot there.
 type slotKey struct {
 	job      int64
 	endpoint string
@@ -267,26 +267,25 @@ type contenderKey struct {
 	endpoint string
 }
 
-// reading collects the contenders of jobs: of the live runs of a job, of which there may be any number, those about
-// which there is something to decide.
+// reading collects the contenders of jobs: of any number of live runs only those that need a decision.
 type reading struct {
 	t     *Tx
 	jobs  []int64
 	all   map[slotKey][]*Contender
 	byKey map[contenderKey]*Contender
-	// atEndpoint are the contenders for slots of endpoints, by their runs.
+	// atEndpoint are the contenders for slots of endpoints, by run.
 	atEndpoint map[run.Key][]*Contender
-	// stale are the slots of runs that have ended, unless a live node may still have a request of the run in flight.
+	// stale are the slots of ended runs, unless a live node may still have a request of the run in flight.
 	stale []*Contender
-	most  int // slots of one job that are taken
+	most  int // taken slots of one job
 	busy  []Ending
 }
 
-// liftedAtOnce is how many runs of a job go on at once when its bound was lifted.
+// liftedAtOnce is how many runs of a job continue at once when its bound was lifted.
 const liftedAtOnce = 1000
 
-// read reads the runs that have a slot, ask for one or wait for one, and the first and last of all, as many as
-// there are slots: these get the free ones, whether they ask already or only hold their place in the order.
+// read reads the runs that have a slot, ask for one or wait for one, and also the first and last of all, as many as
+// there are slots: these get the free ones, whether they already ask or only hold their place in the order.
 func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question) error {
 	hot := r.t.Hot.Slots
 	if err := r.slots(ctx, hot.Held); err != nil {
@@ -328,7 +327,7 @@ func (r *reading) runs(ctx context.Context, query string, add func(*Contender) *
 	}, query, args...)
 }
 
-// asks adds runs that are about to begin, and which their node still holds.
+// asks adds runs that are about to begin and are still held by their node.
 func (r *reading) asks(q question) func(*Contender) *Contender {
 	asking := make(map[run.Key]run.HeldRun, len(q.runs))
 	for _, run := range q.runs {
@@ -340,7 +339,7 @@ func (r *reading) asks(q question) func(*Contender) *Contender {
 			c.endpoint = r.goesTo(request)
 		}
 		c = r.add(c)
-		// To go on under the token that the slot has is no second attempt.
+		// Continuing under the token of the slot is not a second attempt.
 		c.Busy = c.Busy && c.slotToken != run.Token
 		if request.IfFree {
 			if why := r.occupied(c); why != "" {
@@ -356,7 +355,7 @@ func (r *reading) asks(q question) func(*Contender) *Contender {
 	}
 }
 
-// add adds a contender, unless it is there already, and returns what is there.
+// add adds a contender, unless it is known already, and returns the known one.
 func (r *reading) add(c *Contender) *Contender {
 	key := contenderKey{c.Key, c.endpoint}
 	if old := r.byKey[key]; old != nil {
@@ -371,8 +370,8 @@ func (r *reading) add(c *Contender) *Contender {
 	return c
 }
 
-// waits finds out what runs wait for, of which the tables only tell that they do: for the endpoint whose slot has the
-// waiting node, or else for a slot of the job.
+// waits finds out what runs wait for, because the tables only record that they wait: for the endpoint with a slot of
+// the waiting node, or else for a slot of the job.
 func (r *reading) waits() {
 	for _, c := range r.byKey {
 		waits := c.Live && c.Node == waitingNode
@@ -385,8 +384,8 @@ func (r *reading) waits() {
 	}
 }
 
-// slots adds the runs that have slots, or wait for those of endpoints. A run that has ended keeps its slot while its node
-// lives and has not said that the attempt is over.
+// slots adds the runs that have slots, or wait for those of endpoints. An ended run keeps its slot while its node lives
+// and has not released it.
 func (r *reading) slots(ctx context.Context, query string) error {
 	taken := map[int64]int{}
 	return db.EachRow(ctx, r.t, func(row db.Scanner) error {

@@ -16,15 +16,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The slots of endpoints are decided about as those of jobs are, by the same code and under the same lock of the job's
-// row. They differ in this:
+// Slots of endpoints are arbitrated like those of jobs, by the same code and under the same lock of the job's
+// row, with these differences:
 //   - A run takes the slot in each attempt, when the strategy has chosen the endpoint. Between attempts it has none.
-//   - Runs that have not asked yet have no place in the order, because nobody knows their endpoints.
-//   - The row of the slot tells for which endpoint a run waits, so that it goes there when it is woken.
+//   - Runs that have not asked yet have no place in the order, because their endpoints are unknown.
+//   - The row of the slot has the endpoint that a run waits for, so that it goes there when it is woken.
 
-// goneEndpoints are those of the batch that get no requests any more. Those of a group with members from DNS may be such,
-// which no table has: who waits for one that is gone is woken when the run there ends. The limit lets PostgreSQL look for one after the
-// other by its key.
+// goneEndpoints are the endpoints of the batch that get no more requests. Members from DNS are in no table, so they are
+// left out: a run that waits for a removed one is woken when the run there ends. The limit makes PostgreSQL look up one
+// after the other by its key.
 // From $1 on: db.WaitedColumns
 const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 	SELECT 1 FROM jobs AS j JOIN endpoint_groups AS g ON g.app_id = j.app_id AND g.name = j.target_group AND g.deleted_at IS NULL
@@ -33,7 +33,7 @@ const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 	AND NOT EXISTS (SELECT 1 FROM jobs AS j JOIN endpoint_groups AS g ON g.app_id = j.app_id AND g.name = j.target_group
 	WHERE j.id = b.id AND g.deleted_at IS NULL AND g.definition LIKE '%"dns":{%' LIMIT 1 OFFSET 0)`
 
-// AcquireEndpoints gives runs that are about to send their requests the slots of endpoints.
+// AcquireEndpoints gives slots of endpoints to runs that are about to send their requests.
 func (s *Store) AcquireEndpoints(ctx context.Context, requests []target.EndpointRequest) (
 	grants []target.EndpointGrant, err error,
 ) {
@@ -63,8 +63,8 @@ func (s *Store) AcquireEndpoints(ctx context.Context, requests []target.Endpoint
 	return grants, err
 }
 
-// goesTo returns the endpoint of which a run gets the slot: the one that it waited for, or had in an attempt before, or
-// else the one that it asks for. It leaves all others.
+// goesTo returns the endpoint where a run gets its slot: the one that it waited for, or had in an earlier attempt, or
+// else the requested one. The run leaves all others.
 func (r *reading) goesTo(request target.EndpointRequest) (endpoint string) {
 	endpoint = request.Endpoint
 	known := slices.Clone(r.atEndpoint[request.Key])
@@ -81,13 +81,13 @@ func (r *reading) goesTo(request target.EndpointRequest) (endpoint string) {
 	return endpoint
 }
 
-// leave takes the slot of an endpoint, or its place in the order, from a contender.
+// leave removes a contender from the slot or the waiting order of an endpoint.
 func (r *reading) leave(c *Contender) {
 	r.forget(c)
 	r.stale = append(r.stale, c)
 }
 
-// forget leaves out a contender for the slot of an endpoint.
+// forget drops a contender for the slot of an endpoint.
 func (r *reading) forget(c *Contender) {
 	of := slotKey{c.Held.JobID, c.endpoint}
 	same := func(o *Contender) bool { return o == c }
@@ -96,7 +96,7 @@ func (r *reading) forget(c *Contender) {
 	delete(r.byKey, contenderKey{c.Key, c.endpoint})
 }
 
-// occupied says why a contender would not get the slot of its endpoint at once; empty: it would.
+// occupied returns why a contender would not get the slot of its endpoint at once; empty: it would.
 func (r *reading) occupied(c *Contender) (why string) {
 	if c.Busy {
 		return "runs an earlier attempt of the run"
@@ -113,8 +113,8 @@ func (r *reading) occupied(c *Contender) (why string) {
 	return why
 }
 
-// gone takes the slots of endpoints that get no requests any more from the runs that wait for them. As these now wait
-// for nothing, they are woken as runs are whose bound was lifted, and are routed again.
+// gone takes the slots of removed endpoints from the runs that wait for them. These runs then wait for nothing, so they
+// are woken like runs with a lifted bound, and are routed again.
 func (r *reading) gone(ctx context.Context) error {
 	waited := slices.SortedFunc(maps.Keys(r.all), func(a, b slotKey) int { return strings.Compare(a.endpoint, b.endpoint) })
 	waited = slices.DeleteFunc(waited, func(of slotKey) bool {
@@ -140,9 +140,9 @@ func (r *reading) gone(ctx context.Context) error {
 	return err
 }
 
-// decideEndpoints adds what becomes of the contenders for the slots that a job has at endpoints.
+// decideEndpoints adds the decisions for the slots of a job at endpoints.
 func (c *arbitration) decideEndpoints(t *Tx, job lockedJob, id int64, r *reading) {
-	ended := map[run.Key]bool{} // by what was decided about the slots of the job
+	ended := map[run.Key]bool{} // by the decisions about the slots of the job
 	for _, e := range slices.Concat(c.cancel, c.skip) {
 		ended[e.Key] = true
 	}
@@ -179,9 +179,9 @@ func countWaiting(contenders []*Contender) (n int) {
 	return n
 }
 
-// leftSlots are the slots of a page that a node has, although it does not work on their runs under the token of the slot, and the
-// last of the page. A run that the node does work on, by what the database knows, is for reclaim. The page follows the
-// primary key, so that it needs no index of nodes, which each slot that is granted or left would have to change.
+// leftSlots are slots of a page that a node has although it does not work on their runs under the token of the slot,
+// and the last of the page. A run that the node works on according to the database is for reclaim. The page follows the
+// primary key, so that it needs no index of nodes, which each grant and release of a slot would have to change.
 // $1 node, $2 job, $3 scheduled instant, $4 trigger, $5 kind, $6 endpoint of the last slot of the page before, $7 limit
 func leftSlots(f db.Flavor) string {
 	return `SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.endpoint, s.token, s.gone, s.place FROM (
@@ -195,7 +195,7 @@ func leftSlots(f db.Flavor) string {
 	WHERE s.gone OR s.place = $7 ORDER BY s.place`
 }
 
-// LeftSlots returns slots that a node has for attempts that the database does not give to it.
+// LeftSlots returns slots that a node has for attempts that it does not have according to the database.
 func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
@@ -221,7 +221,7 @@ func (s *Store) LeftSlots(ctx context.Context, node run.NodeID, after dispatcher
 	return left, nil
 }
 
-// SkipReason says why a run that wanted a slot was skipped.
+// SkipReason is the reason why a run that wanted a slot was skipped.
 type SkipReason string
 
 // The reasons.
@@ -231,10 +231,10 @@ const (
 	skipReplaced     SkipReason = "replaced"      // a later run took its place before it began
 	skipEndpointBusy SkipReason = "endpoint_busy" // the endpoint runs the job already
 	SkipWaiting      SkipReason = "waiting_runs"  // as many runs of the app wait as its bounds allow
-	SkipChain        SkipReason = "chain"         // it would be outside what may follow the first run of its chain
+	SkipChain        SkipReason = "chain"         // it would exceed the bounds of its chain of followers
 )
 
-// reasonOfSkip returns the reason of a run that is skipped.
+// reasonOfSkip returns the reason of a skipped run.
 func reasonOfSkip(policy run.ConcurrencyPolicy, endpoint string) SkipReason {
 	switch {
 	case endpoint != "":
@@ -274,14 +274,14 @@ type Skipped struct {
 	Reason SkipReason
 }
 
-// count counts runs once the transaction that skipped them is committed.
+// count counts runs after the transaction that skipped them has committed.
 func (s *skips) count(runs []Skipped) {
 	for _, run := range runs {
 		s.apps.Of(run.App)[run.Reason].Inc()
 	}
 }
 
-// noteSkipped notes which runs a transaction skips. Few do, so the names of their apps are read only then.
+// noteSkipped notes the runs that a transaction skips. Few do, so it reads the names of their apps only then.
 func noteSkipped(ctx context.Context, t *Tx, skips []Ending) error {
 	if len(skips) == 0 {
 		return nil

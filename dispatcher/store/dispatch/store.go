@@ -1,8 +1,8 @@
-// Package dispatch moves runs on: it claims, begins, records and ends them, gives them slots, adopts those of dead nodes, and sets
-// aside the rows that make a batch fail.
+// Package dispatch moves runs on: it claims, begins, records and ends them, gives them slots, adopts those of dead
+// nodes, and sets aside the rows that make a batch fail.
 //
-// The statements of a run are described in package store. Wings above this one change definitions and read the ledger; nothing here
-// knows of them.
+// Package store describes the statements of a run. The packages that change definitions and read the ledger build on
+// this one, which does not import them.
 package dispatch
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// Store is a store as the dispatch knows it.
+// Store is the part of the store that the dispatch uses.
 type Store struct {
 	db        *db.DB
 	Rollbacks *rollbackDetector
@@ -24,26 +24,26 @@ type Store struct {
 	Asides    *Asides
 }
 
-// New returns a store that has no database yet. log gets a line for each row that is set aside.
+// New returns a store without a database. log gets a line for each row that is set aside.
 func New(log *slog.Logger) *Store {
 	s := &Store{Rollbacks: &rollbackDetector{}, Claims: newOpenClaims(), audits: &AuditState{}, skips: newSkips(), Asides: newAsides(log)}
 	s.audits.ids.Store(drawAuditID())
 	return s
 }
 
-// Over returns a store that knows what s knows, over a database.
+// Over returns a store with the state of s over a database.
 func (s *Store) Over(d *db.DB) *Store {
 	own := *s
 	own.db, own.Hot = d, StatementsOf(d.Flavor)
 	return &own
 }
 
-// Watch returns what is told of the connections of the database.
+// Watch returns the callbacks for connections of the database.
 func (s *Store) Watch() db.ConnectionWatch {
 	return db.ConnectionWatch{Opened: s.Claims.forgetPartial, Whole: s.Rollbacks.whole}
 }
 
-// Metrics returns the counts of runs that were skipped and of rows that were set aside.
+// Metrics returns the counts of skipped runs and of rows set aside.
 func (s *Store) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{s.skips.total, s.Asides.total}
 }

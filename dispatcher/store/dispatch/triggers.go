@@ -12,12 +12,12 @@ import (
 // PauseColumn is NULL for no pause.
 func PauseColumn(p *dispatcher.Pause) any {
 	return orDefault(p, dispatcher.Pause{}, func(text string) (pause dispatcher.Pause) {
-		_ = json.Unmarshal([]byte(text), &pause) // it stays a pause without it
+		_ = json.Unmarshal([]byte(text), &pause) // it stays a pause without this
 		return pause
 	}, PauseText)
 }
 
-// PauseText is what a row has of a pause.
+// PauseText is the stored text of a pause.
 func PauseText(p dispatcher.Pause) string {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -26,7 +26,7 @@ func PauseText(p dispatcher.Pause) string {
 	return string(text)
 }
 
-// TriggerFields are the columns of triggers AS t: what was declared of a trigger.
+// TriggerFields are the columns of triggers AS t: the declaration of a trigger.
 var TriggerFields = db.Fields[TriggerRow]{
 	{Name: "id", Type: db.Bigint, Ref: func(t *TriggerRow) any { return &t.ID }, Use: db.NeverSet},
 	{Name: "job_id", Type: db.Bigint, Ref: func(t *TriggerRow) any { return &t.JobID }, Use: db.NeverSet},
@@ -64,9 +64,9 @@ var TriggerFields = db.Fields[TriggerRow]{
 	{Name: "delayed", Type: db.Boolean, Ref: func(t *TriggerRow) any { return new(t.IsDelay()) }, Use: db.OnlyWritten},
 }
 
-// ClockFields are the columns of trigger_clock AS c: what each fire rewrites, and copies of what a poll or a
-// claim compares. off is written by writeTriggers, which knows what an update of it leaves alone; ended_at is for
-// the end of a run to write.
+// ClockFields are the columns of trigger_clock AS c: the columns that each fire rewrites, and copies of those that a
+// poll or a claim compares. writeTriggers writes off, so that it can preserve some bits; the end of a run writes
+// ended_at.
 var ClockFields = db.Fields[TriggerRow]{
 	{Name: "id", Type: db.Bigint, Ref: func(t *TriggerRow) any { return &t.ID }, Use: db.OnlyNew},
 	{Name: "app_id", Type: db.Bigint, Ref: func(t *TriggerRow) any { return &t.AppID }, Use: db.OnlyNew},
@@ -78,24 +78,24 @@ var ClockFields = db.Fields[TriggerRow]{
 	{Name: "misfire_after", Type: db.Bigint, Ref: func(t *TriggerRow) any { return db.DurationColumn(&t.MisfireAfter) }, Use: db.OnlyWritten},
 	{Name: "attempt_timeout", Type: db.Bigint, Ref: func(t *TriggerRow) any { return timeoutColumn(&t.Timeout) }, Use: db.OnlyWritten},
 	{Name: "off", Type: db.Integer, Ref: func(t *TriggerRow) any { return &t.Off }, Use: db.OnlyNew},
-	// A fixed delay that is disabled waits for no end of a run: it starts again once it is enabled.
+	// A disabled fixed delay does not wait for the end of a run: it starts again once it is enabled.
 	{Name: "delayed", Type: db.Boolean, Ref: func(t *TriggerRow) any { return new(t.IsDelay() && t.Fires) }, Use: db.OnlyWritten},
 	{Name: "state", Type: db.Text, Ref: func(t *TriggerRow) any { return &t.State }},
 	{Name: "node_labels", Type: db.Text, Ref: func(t *TriggerRow) any { return &t.NodeLabels }, Use: db.OnlyWritten},
 }
 
-// TriggerRead and clockRead are those that make a trigger, and TriggerColumns selects them from WithClock.
+// TriggerRead and clockRead are the fields of a trigger, and TriggerColumns selects them from WithClock.
 var (
 	TriggerRead    = TriggerFields.Read()
 	clockRead      = ClockFields.Read()
 	TriggerColumns = TriggerRead.Selected("t.") + ", " + clockRead.Selected("c.")
 )
 
-// WithClock joins to triggers AS t what moves of them.
+// WithClock joins the clocks of triggers AS t.
 const WithClock = ` JOIN trigger_clock AS c ON c.id = t.id`
 
-// TheseTriggers are those of a batch of ids. The join by the batch's ids, twice, leaves the planner no other
-// way to begin than with the batch.
+// TheseTriggers are those of a batch of ids. The double join by the batch's ids forces the planner to begin with the
+// batch.
 const TheseTriggers = ` FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = b.id`
 
 // TriggerRow is a trigger with its keys.
@@ -105,8 +105,8 @@ type TriggerRow struct {
 	Name, NodeLabels                      string
 	JobPaused                             bool
 	Timeout                               input.Duration // of an attempt of the job
-	Off                                   int            // when it is written
-	Fires                                 bool           // the same: it and its job are enabled
+	Off                                   int            // for writing
+	Fires                                 bool           // for writing: it and its job are enabled
 }
 
 // ScanTrigger reads the row of a trigger.
@@ -117,7 +117,7 @@ func ScanTrigger(row db.Scanner) (TriggerRow, error) {
 	return t, err
 }
 
-// ShownState is the state of a trigger as people see it. A pause is not stored as a state.
+// ShownState is the state of a trigger as users see it. A pause is not stored as a state.
 func ShownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerState {
 	if stored == dispatcher.TriggerWaiting && paused {
 		return dispatcher.TriggerPaused
@@ -125,7 +125,7 @@ func ShownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerS
 	return stored
 }
 
-// policyColumn, windowColumn and timeoutColumn are NULL for the default, which takes no room in a row.
+// policyColumn, windowColumn and timeoutColumn are NULL for the default, which takes no space in a row.
 func policyColumn(p *dispatcher.MisfirePolicy) any {
 	return orDefault(p, dispatcher.FireOnce, func(text string) dispatcher.MisfirePolicy { return dispatcher.MisfirePolicy(text) },
 		func(policy dispatcher.MisfirePolicy) string { return string(policy) })
@@ -139,7 +139,7 @@ func timeoutColumn(d *input.Duration) any {
 	return orDefault(d, target.DefaultTimeout, db.Millis, db.ToMillis)
 }
 
-// orDefault is a value whose column is NULL for the usual one.
+// orDefault is a value stored as NULL if it is the usual one.
 func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V) any {
 	return db.ConvertedColumn(at, func(v *V) T {
 		if v == nil {
@@ -158,7 +158,7 @@ func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V
 var triggersByID = ` SELECT ` + TriggerRead.Selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id
 	WHERE (t.deleted_at IS NULL) = b.yes`
 
-// Version returns what was declared of a trigger, as the engine evaluates it.
+// Version returns the declaration of a trigger for the engine.
 func (t TriggerRow) Version() dispatcher.TriggerVersion {
 	return dispatcher.TriggerVersion{
 		ID: t.ID, JobID: t.JobID, Revision: t.Revision, Name: t.Name, Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar,

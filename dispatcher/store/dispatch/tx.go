@@ -19,16 +19,16 @@ type Tx struct {
 	*sql.Tx
 	db.Flavor
 	By            input.Change
-	At            time.Time // of the change: given, or by the database's clock
+	At            time.Time // of the change: given, or from the database's clock
 	Notifications []dispatcher.Notification
 	Hot           *Statements
 	Audits        *AuditState
 	Skipped       []Skipped
-	Importing     bool // it is a part of an import, or removes one that was cut off
+	Importing     bool // it is part of an import, or removes a cut-off one
 }
 
-// Change runs do in a transaction and sends its notifications to all nodes once it is committed. A
-// transaction that failed for reasons of concurrency is run again, so do must not keep state.
+// Change runs do in a transaction and sends its notifications to all nodes once it is committed. After a serialization
+// failure or a deadlock it runs again, so do must not keep state.
 func (s *Store) Change(ctx context.Context, by input.Change, do func(context.Context, *Tx) error) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -87,10 +87,10 @@ func (t *Tx) Notify(notification dispatcher.Notification) {
 	t.Notifications = append(t.Notifications, notification)
 }
 
-// Allow checks the conditions of the change against what is there: revision 0 is nothing.
+// Allow checks the conditions of the change against the stored revision; 0: nothing is stored.
 func (t *Tx) Allow(revision int64) error { return Allow(t.By, revision) }
 
-// Allow checks the conditions of a change against what is there: revision 0 is nothing. The error is ErrPrecondition.
+// Allow checks the conditions of a change against the stored revision, 0 for none. Its error is ErrPrecondition.
 func Allow(by input.Change, revision int64) error {
 	if by.IfAbsent && revision != 0 || by.IfRevision != 0 && by.IfRevision != revision {
 		return fmt.Errorf("revision is %d: %w", revision, dispatcher.ErrPrecondition)
@@ -98,18 +98,17 @@ func Allow(by input.Change, revision int64) error {
 	return nil
 }
 
-// retry runs do until it succeeds or fails for good, five times at most.
+// retry runs do until it succeeds or fails permanently, at most five times.
 func retry(ctx context.Context, transient func(error) bool, do func() error) error {
 	return backoff.Pauses{First: 20 * time.Millisecond, Most: 80 * time.Millisecond}.Repeat(ctx, do,
 		func(f backoff.Failure) bool { return f.Tries < 5 && transient(f.Err) })
 }
 
-// The statements of locks. Each is a transaction by itself, because every node asks for locks all the time. Now is
-// when the statement began. One that waits for another's statement judges by an earlier time, which errs on the safe
-// side.
+// The statements of locks. Each is its own transaction, because all nodes ask for locks all the time. Now is the start
+// of the statement. A statement that waits for another one decides with an earlier time, which errs on the safe side.
 const (
-	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
-	// for far longer than any node asks for is from before the clock was set back, and is free.
+	// Held locks are not touched at all: even locking a row in vain writes it. A lock held
+	// for far longer than any node requests is from before the clock was set back, and is free.
 	// $1 now, $2 holder, $3 at most and $4 at least in milliseconds, from $5 on: names
 	takeLocks = ` INSERT INTO locks AS l (name, holder, fence, locked_until, free_at)
 		SELECT b.name, $2, 1, b.now + $3, b.now + $4 FROM b LEFT JOIN locks AS o ON o.name = b.name
@@ -126,12 +125,12 @@ const (
 	lockHeld = `SELECT 1 FROM locks WHERE name = $1 AND holder = $2 AND fence = $3 AND locked_until > $4`
 )
 
-// Lock takes those of the named locks that are free.
+// Lock takes the free ones among the named locks.
 func (s *Store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
 	if len(request.Names) == 0 {
 		return nil, nil
 	}
-	// In order, so that two nodes that ask for the same cannot deadlock.
+	// In order, so that two nodes that ask for the same locks cannot deadlock.
 	names := slices.Compact(slices.Sorted(slices.Values(request.Names)))
 	args := append([]any{db.OrZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()},
 		s.db.Batch(names)...)
@@ -172,8 +171,8 @@ func (s *Store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	return nil
 }
 
-// Holds tells whether a lock is still its holder's, which stays so until the transaction ends: who
-// wants to take it waits for that.
+// Holds reports whether a lock is still its holder's. It stays so until the transaction ends: others wait for that
+// before they take the lock.
 func Holds(ctx context.Context, q db.Querier, f db.Flavor, lock dispatcher.Lock, now time.Time) (bool, error) {
 	if now.IsZero() {
 		var err error
@@ -185,10 +184,10 @@ func Holds(ctx context.Context, q db.Querier, f db.Flavor, lock dispatcher.Lock,
 	return held, err
 }
 
-// Work that is too long for one holder of its lock proceeds in small steps from a cursor in the row of the lock. So it
-// comes to its end on any number of nodes, however often they start.
+// Work that takes too long for one holder of its lock proceeds in small steps, with a cursor in the row of the lock. So
+// any number of nodes finish it, however often they restart.
 
-// Cursor returns from where the work under a lock goes on; 0: from the beginning.
+// Cursor returns where the work under a lock continues; 0: at the beginning.
 func Cursor(ctx context.Context, q db.Querier, lock string) (int64, error) {
 	// $1 name
 	at, _, err := db.First(ctx, q, db.ScanInt, `SELECT cursor FROM locks WHERE name = $1`, lock)
@@ -230,7 +229,7 @@ func StatementsOf(f db.Flavor) Statements {
 		all.inParts(f)
 		return all
 	}
-	// One statement each, with what they write in common table expressions.
+	// One statement each, with the changes in common table expressions.
 	all.Heartbeat = db.Writing(`WITH me AS (` + renewHeartbeat(db.PostgresMillis) + `)
 		SELECT * FROM me UNION ALL ` + otherNodes + ` AND EXISTS (SELECT 1 FROM me)`)
 	won := f.Rows(3, 5, claimExtra, db.ClaimColumns...) + db.Chosen(advance+` RETURNING `+claimedRow+`, b.live`) + `, g AS (` +
@@ -244,7 +243,7 @@ func StatementsOf(f db.Flavor) Statements {
 	return all
 }
 
-// inParts adds the statements of SQLite that write more than one table: only the last part of a statement can write, so each has several.
+// inParts adds the statements of SQLite that write several tables, in several parts: only the last part can write.
 func (all *Statements) inParts(f db.Flavor) {
 	all.Heartbeat = db.WritingAt(7, renewHeartbeat(db.SQLiteMillis), otherNodes)
 	claim, settle := f.Rows(3, 5, claimExtra, db.ClaimColumns...), f.Rows(3, 5, settleExtra, db.SettleColumns...)
@@ -257,7 +256,7 @@ func (all *Statements) inParts(f db.Flavor) {
 	all.Settle = db.WritingAt(3, caughtUp+insertDecisions, caughtUp+insertPendingMisfires, caughtUp+insertCaughtUp, settle+` `+advanceSettled)
 }
 
-// common returns the hot statements that are the same in both flavors.
+// common returns the hot statements that both flavors share.
 func common(f db.Flavor) Statements {
 	asker := f.Rows(1, 3, "", db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
 	return Statements{

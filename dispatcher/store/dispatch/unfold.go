@@ -14,17 +14,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded or divided. To unfold a claim is
-// to make a live run of each of its fires that is open, which is in neither the history nor the live runs, and to
-// delete the claim. Who must change a run other than by its record unfolds its claim first, and then finds a
-// row. From then on the row is the fence of the run, under the same token.
+// A claim always loses its whole row at once: when its last fire is recorded, or when it is unfolded or divided.
+// Unfolding a claim makes a live run of each of its open fires, which are in neither the history nor the live runs, and
+// deletes the claim. Any change of a run other than its record unfolds its claim first, and then finds a row. From then
+// on the row is the fence of the run, under the same token.
 //
-// A record locks the claims of its tokens FOR KEY SHARE, for any number of nodes and records may do so at once, and
-// inserts under that lock. Who unfolds locks them FOR UPDATE, and looks for open fires by a later statement,
-// whose snapshot has what a record committed meanwhile. So of a record and an unfolding, one sees the other.
-// Tokens are locked in order.
+// A record locks the claims of its tokens FOR KEY SHARE, which any number of nodes and records may do at once, and
+// inserts under that lock. Unfolding locks them FOR UPDATE, and searches for open fires in a later statement, whose
+// snapshot includes records committed meanwhile. So of a record and an unfolding, one sees the other. Tokens are locked
+// in order.
 
-// unfoldStatements are the statements of claims that are unfolded.
+// unfoldStatements are the statements for unfolding claims.
 type unfoldStatements struct {
 	lock, lockFree, delete string // $1 tokens
 	span                   string // $1 tokens
@@ -42,7 +42,7 @@ func unfoldStatementsOf(f db.Flavor) unfoldStatements {
 	const byToken = ` ORDER BY token`
 	lock := `SELECT token FROM claims WHERE token` + f.In(1) + byToken
 	fires := ` FROM (` + f.ClaimedFires() + `) AS f`
-	// The limits keep PostgreSQL from joining whole tables: it looks for one fire after the other by its key.
+	// The limits keep PostgreSQL from joining whole tables: it looks up one fire after the other by its key.
 	open := fires + ` WHERE f.token` + f.In(3) + `
 		AND CASE WHEN EXISTS (SELECT 1 FROM live_runs AS r
 				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0) THEN FALSE
@@ -67,11 +67,11 @@ func unfoldStatementsOf(f db.Flavor) unfoldStatements {
 	}
 }
 
-// ClaimsAtOnce is how many claims one transaction unfolds. A claim has some hundred fires at most.
+// ClaimsAtOnce is how many claims one transaction unfolds. A claim has at most some hundred fires.
 const ClaimsAtOnce = 20
 
-// unfold unfolds those of claims that are still there, and returns them and how many live runs that made. With
-// skip it leaves out those that somebody else has locked.
+// unfold unfolds the claims that still exist, and returns them and the number of new live runs. With skip it leaves out
+// claims locked by others.
 func unfold(ctx context.Context, t *Tx, tokens []int64, skip bool) (done []int64, made int64, err error) {
 	lock := t.Hot.Unfold.lock
 	if skip {
@@ -91,7 +91,7 @@ func unfold(ctx context.Context, t *Tx, tokens []int64, skip bool) (done []int64
 	return done, made, err
 }
 
-// List returns the parameter that flavor.in speaks of.
+// List returns the parameter of Flavor.In.
 func List(t *Tx, ids []int64) any { return t.Batch(append([]int64{}, ids...))[0] }
 
 // openArgs returns the parameters of unfoldStatements.open: the days of the fires of claims, and the claims.
@@ -104,14 +104,14 @@ func openArgs(ctx context.Context, q db.Querier, f db.Flavor, span string, token
 	return []any{db.Day(*first), db.Day(*last) + db.DayMillis, list}, nil
 }
 
-// unfold is UnfoldClaims in a transaction of its own.
+// unfold is UnfoldClaims in its own transaction.
 func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
 	for some := range slices.Chunk(tokens, ClaimsAtOnce) {
 		err := InParts(ctx, s.OfStored, some, func(part []int64) error {
 			var done []int64
 			var runs int64
-			// Nothing in it depends on the time, which it need not ask the database for.
+			// The transaction does not depend on the time, so it need not ask the database for it.
 			err := s.Change(ctx, input.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *Tx) (err error) {
 				done, runs, err = unfold(ctx, t, part, skip)
 				return err
@@ -137,8 +137,8 @@ func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 // claimItem names a claim that is set aside.
 func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 10) }
 
-// findClaims returns the tokens of claims that a query finds, at most so many, which is its last parameter, without those that are
-// set aside.
+// findClaims returns the tokens of claims found by a query, at most as many as its last parameter, without those that
+// are set aside.
 func (s *Store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
 	aside := s.Asides.Count(dispatcher.WorkUnfold)
 	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, find, append(args, int64(most+aside))...)
@@ -146,7 +146,7 @@ func (s *Store) findClaims(ctx context.Context, most int, find string, args ...a
 	return tokens[:min(len(tokens), most)], err
 }
 
-// unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
+// unfoldRuns unfolds the claims of the runs that may be in one, so that they have rows.
 func (s *Store) unfoldRuns(ctx context.Context, runs []run.HeldRun) error {
 	var tokens []int64
 	for _, run := range runs {
@@ -158,9 +158,9 @@ func (s *Store) unfoldRuns(ctx context.Context, runs []run.HeldRun) error {
 	return err
 }
 
-// UnfoldClaims unfolds the claims that a node made longer ago than olderThan, except those of which it records
-// something just now. So no claim grows old because of one slow attempt. While this process remembers all claims that
-// it made, and none is that old, it sends nothing.
+// UnfoldClaims unfolds claims of a node older than olderThan, except those that it is recording at this moment. So no
+// claim grows old because of one slow attempt. While this process remembers all its claims, and none is that old, it
+// sends no statement.
 func (s *Store) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -180,12 +180,12 @@ func (s *Store) UnfoldClaims(ctx context.Context, node run.NodeID, olderThan tim
 	return unfolded, err
 }
 
-// forgottenAfter is the age of claims whose nodes should have unfolded them long ago.
+// forgottenAfter is the age of claims that their nodes should have unfolded long ago.
 const forgottenAfter = time.Hour
 
-// UnfoldForgotten unfolds the claims of whatever nodes that are so old that what was recorded of them might be
-// removed from the history: it would then be taken for open. So the clean-up does this first, as after
-// days without any node. left tells that somebody else has locked one of them.
+// UnfoldForgotten unfolds old claims of all nodes before the history loses their records: otherwise their fires would
+// count as open. So the clean-up calls it first, which matters after days without any node. left means that another
+// transaction has locked one of them.
 func (s *Store) UnfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
 	now, err = s.db.OrClock(ctx, now)
 	if err != nil {
@@ -199,8 +199,8 @@ func (s *Store) UnfoldForgotten(ctx context.Context, now time.Time) (left bool, 
 	return len(tokens) > 0, err
 }
 
-// unfoldAll unfolds the claims that a query of findClaims finds, in portions, and returns how many. It leaves out those of which
-// something is recorded just now.
+// unfoldAll unfolds the claims found by a query of findClaims, in portions, and returns how many. It leaves out claims
+// that are being recorded.
 func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfolded int, err error) {
 	for {
 		tokens, err := s.findClaims(ctx, ClaimsAtOnce, find, args...)
@@ -214,11 +214,11 @@ func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 	}
 }
 
-// unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more. It
-// returns the dead nodes of which something may be left.
+// unfoldAbandoned unfolds claims of dead nodes until it has made enough live runs or no claims are left. It returns the
+// dead nodes that may still have rows.
 func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
 	dead, err = db.Collect(ctx, s.db.Read, db.ScanInt, s.Hot.Unfold.Dead, append([]any{db.OrZero(now)}, s.db.Batch([]int64{0})...)...)
-	// What was set aside of the claim of a living node is a claim of no node.
+	// Fires set aside from the claim of a living node are in claims of no node.
 	if err != nil || len(dead) == 0 && s.Asides.Count(dispatcher.WorkUnfold) == 0 {
 		return nil, err
 	}
@@ -230,13 +230,13 @@ func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 		}
 		done, made, err := s.unfold(ctx, tokens, true)
 		if err != nil || done == 0 || int(made) >= enough {
-			return dead, err // or another node is at it
+			return dead, err // or another node is working on them
 		}
 	}
 }
 
-// heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
-// this process does not know.
+// heldInClaims returns the runs that only claims of a node hold: under a token or, if it is 0, in claims unknown to
+// this process.
 func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Token) ([]run.HeldRun, error) {
 	tokens, err := db.Collect(ctx, s.db.Read, db.ScanInt, s.Hot.Unfold.held, int64(node), int64(token))
 	if token == 0 {
@@ -256,12 +256,12 @@ func (s *Store) heldInClaims(ctx context.Context, node run.NodeID, token run.Tok
 	return held, err
 }
 
-// A claim that cannot be unfolded as a whole is divided: its fires that can be live runs become such, under its token. Each other fire
-// gets a claim of its own, under a token that no node has, and that is set aside. The row of the old claim goes in the same transaction,
-// for it is the fence of all its fires. A new claim is one of the node, if that is dead, or else of none: what a living node records of
-// such a fire is a late result, and the fire is attempted again once it can have its row.
+// A claim that cannot be unfolded as a whole is divided: its fires that can be live runs become such, under its token.
+// Each other fire gets its own claim, under a token of no node, which is set aside. The same transaction deletes the
+// old claim, which is the fence of all its fires. A new claim belongs to the node if that is dead, or else to no node:
+// a record by a living node is then a late result, and the fire is attempted again once it can have a row.
 
-// divide unfolds what can be unfolded of a claim that cannot be as a whole, and sets the other fires aside.
+// divide unfolds the fires of a claim that can be live runs, and sets the other fires aside.
 func (s *Store) divide(ctx context.Context, token int64, skip bool, why error) (unfolded int, made int64, err error) {
 	var bad []run.HeldRun
 	err = s.Change(ctx, input.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *Tx) (err error) {
@@ -285,8 +285,8 @@ func (s *Store) divide(ctx context.Context, token int64, skip bool, why error) (
 	return unfolded, made, nil
 }
 
-// divideIn is divide in a transaction. It returns the fires that cannot be live runs, under the tokens of their claims. A claim of one fire
-// stays.
+// divideIn is divide in a transaction. It returns the fires that cannot be live runs, under the tokens of their claims.
+// A claim of one fire stays.
 func (s *Store) divideIn(ctx context.Context, t *Tx, token int64, skip bool) (unfolded int, made int64, bad []run.HeldRun, err error) {
 	lock := t.Hot.Unfold.lock
 	if skip {
@@ -320,7 +320,7 @@ func (s *Store) divideIn(ctx context.Context, t *Tx, token int64, skip bool) (un
 	return 1, made, bad, err
 }
 
-// unfoldFire makes a live run of a fire of a claim. If that fails for what is stored, the transaction goes on without it.
+// unfoldFire makes a live run of a fire of a claim. If stored data makes it fail, the transaction continues without it.
 func (s *Store) unfoldFire(ctx context.Context, t *Tx, fire run.HeldRun) error {
 	// $1 scheduled instant, $2 trigger, $3 job, $4 revision, $5 claim
 	insert := `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt, state)
@@ -338,7 +338,7 @@ func (s *Store) unfoldFire(ctx context.Context, t *Tx, fire run.HeldRun) error {
 	return err
 }
 
-// claimFire makes a claim of a fire of another one.
+// claimFire makes a separate claim of a fire.
 func claimFire(ctx context.Context, t *Tx, of int64, fire run.HeldRun) error {
 	// $1 token, $2 trigger, $3 scheduled instant, $4 job, $5 revision, $6 the other claim
 	insert := `INSERT INTO claims (token, node, claimed_at, ` + t.ClaimColumns() + `)
@@ -349,9 +349,9 @@ func claimFire(ctx context.Context, t *Tx, of int64, fire run.HeldRun) error {
 	return t.Exec(ctx, insert, int64(fire.Token), fire.TriggerID, fire.ScheduledAt.UnixMilli(), fire.JobID, fire.Revision, of)
 }
 
-// unfoldOrDivide unfolds claims in a transaction, or else divides each as divide does, and returns those that may be gone.
+// unfoldOrDivide unfolds claims in a transaction, or divides each as divide does, and returns the claims to forget.
 func (s *Store) unfoldOrDivide(ctx context.Context, t *Tx, tokens []int64) (gone []int64, err error) {
-	_, err = db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.lock, List(t, tokens)) // a lock from after the savepoint would go with it
+	_, err = db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.lock, List(t, tokens)) // the rollback below keeps this lock
 	if err == nil {
 		err = t.Exec(ctx, `SAVEPOINT claims`)
 	}
@@ -382,8 +382,7 @@ func (s *Store) unfoldOrDivide(ctx context.Context, t *Tx, tokens []int64) (gone
 	return tokens, err
 }
 
-// EndClaimed ends a fire that only a claim of its own lists, as cancelled. Nobody records anything of it meanwhile: LockRun has locked
-// the claim.
+// EndClaimed cancels a fire that only its own claim lists. No record comes in between: LockRun has locked the claim.
 func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why string) error {
 	key, err := run.ParseKey(id)
 	if err != nil {
@@ -402,7 +401,7 @@ func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why stri
 	}
 	tokens, err := db.Collect(ctx, t, db.ScanInt, t.Hot.Unfold.listing, KeyArgs(key)[:2]...)
 	if err == nil {
-		tokens, _, err = unfold(ctx, t, tokens, false) // nothing in them is open
+		tokens, _, err = unfold(ctx, t, tokens, false) // they have no open fires
 	}
 	for _, token := range tokens {
 		t.Notify(dispatcher.Notification{Run: id, Token: run.Token(token), Attempt: 1})
@@ -413,7 +412,7 @@ func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why stri
 	return err
 }
 
-// endAsideClaims ends the fires of a job whose claims are set aside. The job is deleted.
+// endAsideClaims ends the fires of a deleted job in claims that are set aside.
 func endAsideClaims(ctx context.Context, t *Tx, job int64) error {
 	// $1 job
 	list := `SELECT f.scheduled_at, f.trigger_id, 1 FROM (` + t.ClaimedFires() + `) AS f WHERE f.job_id = $1

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// AcknowledgeAlert acknowledges what holds for a job, and notifies of it.
+// AcknowledgeAlert acknowledges the firing conditions of a job, and notifies about it.
 func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack alert.Acknowledgement,
 	change input.Change) ([]alert.State, error) {
 	if err := ack.Validate(); err != nil {
@@ -47,7 +47,7 @@ func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name string, a
 		}})
 }
 
-// stateChange is what becomes of the states of an alert that ack covers. next returns a track as it is then, and whether it changed.
+// stateChange is a change of the states of an alert covered by ack. next changes a track and reports whether it did.
 type stateChange struct {
 	action string
 	ack    alert.Acknowledgement
@@ -55,7 +55,7 @@ type stateChange struct {
 	next   func(alert.Track, alert.Rule, alert.AcknowledgedAlert) (alert.Track, []alert.Made, bool)
 }
 
-// changeStates changes states of an alert for a job, of one condition or of all, and returns those that changed.
+// changeStates changes states of an alert for a job, of one condition or of all, and returns the changed ones.
 // ErrConflict: it changed none.
 func (s *Store) changeStates(ctx context.Context, app, name string, c stateChange) (states []alert.State, err error) {
 	jobName := c.ack.Job
@@ -117,12 +117,12 @@ func (s *Store) MuteAlert(ctx context.Context, app, name string, mute alert.Mute
 	return s.changeMute(ctx, app, name, &mute, change)
 }
 
-// UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
+// UnmuteAlert lifts an operator's mute. The handler sends the notifications that it kept back.
 func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (alert.Alert, error) {
 	return s.changeMute(ctx, app, name, nil, change)
 }
 
-// changeMute mutes an alert, or unmutes it if mute is nil. One without a mute that is unmuted stays as it is.
+// changeMute mutes an alert, or unmutes it if mute is nil. Unmuting an alert without a mute changes nothing.
 func (s *Store) changeMute(ctx context.Context, app, name string, mute *alert.Mute, by input.Change) (alert.Alert, error) {
 	stored, _, err := definitions.Redefine(ctx, s.definitions, by, definitions.Redefinition[alert.Alert, *alert.Mute, alert.Alert]{
 		Load: func(ctx context.Context, from definitions.Source) (alert.Alert, error) {
@@ -165,7 +165,7 @@ func mutedOrNil(m *alert.Mute) any {
 	return m
 }
 
-// TestAlert queues a notification that tests the destination of an alert.
+// TestAlert queues a test notification to the destination of an alert.
 func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (r run.Run, err error) {
 	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
 		alert, err := definitions.FindAlert(ctx, t, app, name, "")
@@ -252,12 +252,12 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 	}, list, w.Args...)
 }
 
-// The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
-// after it was closed stays open for ever. So a node looks before each attempt. A notification waits while the one before it is
-// under way, and one that a later one has overtaken is not sent any more. Whichever of two nodes looks last sees the other: a
-// run is live before its node looks, and a transition is stored before its run is queued.
+// The notifications of one condition are separate runs, and a receiver keeps the latest one: an incident opened after
+// it was closed would stay open permanently. So a node checks before each attempt. A notification waits while the
+// previous one is in progress, and is not sent if a later one has overtaken it. The later of two checking nodes sees
+// the other: a run is live before its node checks, and a transition is stored before its run is queued.
 
-// orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
+// orderNotifications adds to the inputs of notifications which runs they wait for, and why they are overtaken.
 func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
 	k, told := db.NewKeys(len(inputs)), map[run.Key]target.AlertNotification{}
 	ids := []int64(nil)
@@ -312,8 +312,8 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 	return nil
 }
 
-// underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
-// been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
+// underWay returns the runs that have to end before the next of their condition begins: those held by a node, and those
+// not yet attempted, which wait for a previous one. A run that waits for its next attempt checks again before it.
 func (s *Store) underWay(ctx context.Context, k *db.Keys) (map[run.Key]bool, error) {
 	under := map[run.Key]bool{}
 	if len(k.At) == 0 {

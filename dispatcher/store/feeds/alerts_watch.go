@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// WatchAlerts does a portion of what time brings about for alerts.
+// WatchAlerts does a portion of the time-based work for alerts.
 func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit int, now time.Time) (
 	done alert.AlertsWatched, last *alert.LateFire, err error,
 ) {
@@ -44,7 +44,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 	return done, last, nil
 }
 
-// sweepAlertsOfApps lets the next jobs of an app follow its alerts.
+// sweepAlertsOfApps applies the alerts of an app to its next jobs.
 func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
@@ -64,10 +64,10 @@ func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 	return err
 }
 
-// dueState is a state of an alert that is to be looked at.
+// dueState is an alert state due for a check.
 type dueState struct{ id, job int64 }
 
-// lookAtAlerts looks at the states that are due.
+// lookAtAlerts checks the due states.
 func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
@@ -95,7 +95,7 @@ func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 	return err
 }
 
-// lookAtStates looks at some states, and returns how many notifications that queued.
+// lookAtStates checks some states, and returns how many notifications it queued.
 func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Time) (notified int, err error) {
 	ids, jobs := make([]int64, len(states)), make([]int64, len(states))
 	for i, state := range states {
@@ -119,7 +119,7 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 	return notified, err
 }
 
-// lookAtTrack looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
+// lookAtTrack checks a state. If it was changed meanwhile, there is nothing to do.
 func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts) {
 	track, there := j.Tracks[id]
 	if !there {
@@ -147,11 +147,11 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 	j.Set(id, alert, job, looked, made)
 }
 
-// factsWithin is how many of the latest runs of a job are looked through for one that succeeded. If that many did not, the job
-// has not succeeded for longer than anyone wants to know.
+// factsWithin is how many of the latest runs of a job are searched for a success. If none of so many succeeded, the
+// last success is too long ago to matter.
 const factsWithin = `20000`
 
-// factsOf reads what has to be known of the jobs of tracks.
+// factsOf reads the facts about the jobs of tracks.
 func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[int64]alert.Facts, error) {
 	facts := map[int64]alert.Facts{}
 	var successes, since, running, burning []int64
@@ -193,8 +193,8 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 	return facts, nil
 }
 
-// notOfBackfill tells the runs r that are neither part of a backfill nor follow such a run. A follower says so at the beginning
-// of its input.
+// notOfBackfill selects the runs r that are neither part of a backfill nor follow such a run. The input of such a
+// follower begins with that cause.
 const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
 		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
 
@@ -216,8 +216,8 @@ func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int6
 	}, read, j.Batch(jobs, since)...)
 }
 
-// readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
-// claim are young: they get rows among the live runs before they can have taken too long.
+// readRunning finds the oldest attempt of each job, except those of backfills, which alerts ignore. Attempts in a claim
+// are young: they get rows among the live runs before they can take too long.
 func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
@@ -237,7 +237,7 @@ func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]
 	}, read, j.Batch(jobs)...)
 }
 
-// readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
+// readBurns reads the burn rates of the error budgets of jobs from the counts of the latest hours only.
 func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	ids := j.Batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
@@ -250,11 +250,11 @@ func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]al
 	return err
 }
 
-// pausesLookedAt is how many of the pauses of an app that ended last are looked at for one that held a job.
+// pausesLookedAt is how many of the latest ended pauses of an app are searched for one that held a job.
 const pausesLookedAt = 200
 
-// addEndedPauses adds to the facts of jobs that are expected to succeed when the latest pause of their app ended that held them:
-// nobody expects a success of the time before, as after a change of the job.
+// addEndedPauses adds to the facts of jobs with an expected success the end of the latest pause of their app that held
+// them: no success is expected from the time before, as after a change of the job.
 func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) error {
 	ofApp := map[int64][]dispatcher.AppPause{}
 	for _, id := range ids {
@@ -283,7 +283,7 @@ func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int
 	return nil
 }
 
-// endedPauses returns the pauses of an app that have ended, latest first.
+// endedPauses returns the ended pauses of an app, latest first.
 func endedPauses(ctx context.Context, j *definitions.Judgement, app int64) ([]dispatcher.AppPause, error) {
 	// $1 app, $2 limit
 	const ended = `SELECT ` + definitions.PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
@@ -291,7 +291,7 @@ func endedPauses(ctx context.Context, j *definitions.Judgement, app int64) ([]di
 	return db.Collect(ctx, j, definitions.ScanAppPause, ended, app, pausesLookedAt)
 }
 
-// noteOwed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.
+// noteOwed notes when a late run could begin: users who pause a job, or its app, know that its fires are late.
 func noteOwed(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, end *alert.End) error {
 	if job.LateAfter == nil || end.StartedAt.Sub(end.ScheduledAt).Milliseconds() <= *job.LateAfter {
 		return nil
@@ -303,8 +303,8 @@ func noteOwed(ctx context.Context, j *definitions.Judgement, job *definitions.Ju
 	return err
 }
 
-// owedFrom returns since when nothing has kept the fires of a job from beginning: the latest change of the job or its app, which
-// each pause of a job and each switch is, or the end of the latest pause of the app that held it.
+// owedFrom returns the time since when the fires of a job could begin: the latest change of the job or its app,
+// including pauses of a job and switches, or the end of the latest pause of the app that held it.
 func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob) (time.Time, error) {
 	pauses, err := endedPauses(ctx, j, job.AppID)
 	if err != nil {
@@ -316,17 +316,17 @@ func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.Ju
 	return job.ChangedAt, nil
 }
 
-// lateFire is a fire that may be late: its alerts decide.
+// lateFire is a fire that may be late according to its alerts.
 type lateFire struct {
 	trigger, job int64
 	scheduled    time.Time
 	after        *int64 // jobs.alert_late_after
-	// waits tells that the fire was claimed: its run waits for a slot, its host or a rate. Nobody expects that of a job that is paused.
+	// waits means that the fire was claimed: its run waits for a slot, its host or a rate. Paused jobs ignore it.
 	waits bool
 }
 
-// findLateFires finds fires that have not begun in time, after those that were found before: fires that no node has claimed,
-// and runs that wait for their first attempt.
+// findLateFires finds fires that have not begun in time, after those found before: fires that no node has claimed, and
+// runs that wait for their first attempt.
 func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit int, now time.Time,
 	done *alert.AlertsWatched) (*alert.LateFire, error) {
 	if after == nil {
@@ -371,7 +371,7 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 	return &next, nil
 }
 
-// lateDue returns a page of the fires that are due and that no node has claimed. Only what is late is read.
+// lateDue returns a page of the due fires that no node has claimed. It reads only late ones.
 func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllDue {
 		return nil, nil
@@ -394,8 +394,8 @@ func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, no
 	return fires, err
 }
 
-// lateWaiting returns, of a page of jobs, the earliest run of a fire that was claimed and waits for its first attempt: for a
-// slot, for its host, or for the rate of it. What a pause of the job or the trigger holds is left out.
+// lateWaiting returns, for a page of jobs, the earliest run of a claimed fire that waits for its first attempt: for a
+// slot, for its host, or for its rate. It leaves out runs held by a pause of the job or the trigger.
 func (s *Store) lateWaiting(ctx context.Context, next *alert.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllWaiting {
 		return nil, nil
@@ -422,7 +422,7 @@ func (s *Store) lateWaiting(ctx context.Context, next *alert.LateFire, limit int
 // notBegun is the condition of the index live_runs_not_begun on runs r: fires that wait for their first attempt.
 const notBegun = `r.attempt = 0 AND r.kind = 1`
 
-// tellLate lets the alerts of jobs judge that fires of theirs have not begun.
+// tellLate makes the alerts of jobs evaluate fires that have not begun.
 func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (notified int, err error) {
 	jobs := make([]int64, len(fires))
 	for i, f := range fires {
@@ -446,7 +446,7 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 	return notified, err
 }
 
-// judgeLate makes the alerts of a job fire because a fire has not begun in time. Those that do already know enough.
+// judgeLate makes the alerts of a job fire because a fire has not begun in time. It skips alerts that already fire.
 func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, trigger int64, scheduled time.Time) error {
 	if job.LateAfter == nil || j.At.Sub(scheduled).Milliseconds() <= *job.LateAfter {
 		return nil

@@ -24,12 +24,12 @@ type backfill struct {
 	repeat.Backfill
 	id, jobID, nextAt int64
 	cursor            *repeat.BackfillInstant // nil: none
-	traceparent       string                  // of the request that asked for it
+	traceparent       string                  // of the request for it
 	deleted           bool                    // the job
-	unreadable        error                   // what was asked for
+	unreadable        error                   // the stored request
 }
 
-// backfillRows are backfills f with the names of their jobs, and how many of their runs are under way.
+// backfillRows are backfills f with the names of their jobs, and the numbers of their unfinished runs.
 const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.job_id, f.spec, f.state, f.error,
 		f.waits, f.tries, f.try_at, f.total, f.queued,
 		f.skipped, f.succeeded, f.failed, f.cancelled, f.cursor_at, f.cursor_trigger, f.next_at, f.created_by,
@@ -154,7 +154,7 @@ func (s *Store) CreateBackfill(
 	return created, err
 }
 
-// jsonText returns a value as it is stored: a payload in it as it was given.
+// jsonText returns the stored form of a value, with an unchanged payload.
 func jsonText(value any) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -225,12 +225,12 @@ func cancelWaiting(ctx context.Context, t *dispatch.Tx, id int64) error {
 	return dispatch.Take(ctx, t, t.Hot.Slots.Cancel, dispatch.EndingArgs(t, t.At.UnixMilli(), all)...)
 }
 
-// known are the runs that the ledger has of instants.
+// known are the runs in the ledger by instant.
 type known map[repeat.BackfillInstant]*knownRuns
 
-// knownRuns is what the ledger has of an instant.
+// knownRuns are the runs of an instant in the ledger.
 type knownRuns struct {
-	live      bool // a run is under way
+	live      bool // a run has not ended
 	claimed   bool // a claim lists the fire, which may have ended
 	ended     bool // a run has ended
 	fired     bool // the fire has ended
@@ -238,7 +238,7 @@ type knownRuns struct {
 	backfill  bool // a run of a backfill has ended
 }
 
-// place is where the run of a backfill of an instant is.
+// place is the location of the backfill run of an instant.
 type place int
 
 const (
@@ -246,12 +246,12 @@ const (
 	inHistory
 )
 
-// keyOfInstant returns the key of the run of a backfill of an instant.
+// keyOfInstant returns the key of the backfill run of an instant.
 func keyOfInstant(one repeat.BackfillInstant) run.Key {
 	return run.Key{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: run.KindBackfill}
 }
 
-// decide tells whether a backfill runs an instant, and where its run is.
+// decide returns whether a backfill runs an instant, and the location of its run.
 func (k known) decide(existing repeat.BackfillExisting, one repeat.BackfillInstant) (run bool, at place) {
 	of := k[one]
 	if of == nil {
@@ -271,7 +271,7 @@ func (k known) decide(existing repeat.BackfillExisting, one repeat.BackfillInsta
 	return !of.ended, at
 }
 
-// skipsPage is how many instants BackfillSkips looks at with one query.
+// skipsPage is how many instants BackfillSkips reads with one query.
 const skipsPage = 2000
 
 // BackfillSkips counts the instants that a backfill would leave out.
@@ -300,7 +300,7 @@ func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (sk
 	}
 }
 
-// existing reads what the ledger has of instants: runs that are scheduled, stand for misfires or are of a backfill.
+// existing reads the runs of instants in the ledger: scheduled runs, catch-up runs and runs of backfills.
 func existing(ctx context.Context, f db.Flavor, q db.Querier, page []repeat.BackfillInstant) (known, error) {
 	all := known{}
 	if len(page) == 0 {

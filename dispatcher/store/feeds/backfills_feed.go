@@ -18,10 +18,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// backfillPage is how many instants one step looks at, at most.
+// backfillPage is the maximum number of instants in one step.
 const backfillPage = 200
 
-// OpenBackfills returns the backfills that have not ended; none while a rollback awaits its choice.
+// OpenBackfills returns the backfills that have not ended; none while a rollback awaits a decision.
 func (s *Store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error) {
 	open, err := s.openSteps(ctx, "backfills")
 	if err != nil {
@@ -35,10 +35,10 @@ type feeding struct {
 	backfill
 	job    dispatcher.Job
 	result repeat.FedBackfill
-	waits  string // why it does not go on now; empty: it does
+	waits  string // why it does not continue now; empty: it does
 }
 
-// FeedBackfill counts what has ended of a backfill, and queues what may begin.
+// FeedBackfill counts the ended runs of a backfill, and queues runs that may begin.
 func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed repeat.FedBackfill, err error) {
 	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 backfill
@@ -79,13 +79,13 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 	return fed, nil
 }
 
-// endedRun is a run of a backfill, with the state in which it has ended; nil: the history does not have it.
+// endedRun is an ended run of a backfill with its state; nil: it is not in the history.
 type endedRun struct {
 	at, trigger int64
 	state       *string
 }
 
-// countEnded counts the runs that have ended since the last step, and forgets them.
+// countEnded counts the runs that have ended since the last step, and deletes their rows.
 func (f *feeding) countEnded(ctx context.Context, t *dispatch.Tx) error {
 	// $1 backfill. A run that is nowhere was removed with what its app does not keep.
 	const ended = `SELECT x.scheduled_at, x.trigger_id, x.state FROM (SELECT f.scheduled_at, f.trigger_id,
@@ -121,7 +121,7 @@ func (f *feeding) countEnded(ctx context.Context, t *dispatch.Tx) error {
 	return t.Exec(ctx, forget, append([]any{f.id}, t.Batch(at, trigger)...)...)
 }
 
-// queueNext queues runs of the next instants, as many as concurrency and pace let it. exhausted tells that there are no more.
+// queueNext queues runs of the next instants, as concurrency and pace allow. exhausted means that no instants are left.
 func (s *Store) queueNext(ctx context.Context, t *dispatch.Tx, f *feeding) (exhausted bool, err error) {
 	if f.deleted && f.State != repeat.BackfillCancelling {
 		f.State, f.Error = repeat.BackfillCancelling, "the job was deleted"
@@ -177,10 +177,10 @@ func (s *Store) queueNext(ctx context.Context, t *dispatch.Tx, f *feeding) (exha
 	return looked == len(page) && len(page) < backfillPage, nil
 }
 
-// roomAgain is when a backfill looks again whether its app has room for its runs.
+// roomAgain is the interval at which a backfill checks whether its app has room for its runs.
 const roomAgain = 15 * time.Second
 
-// noRoom returns why the app has no room for further runs of the backfill; empty: it has.
+// noRoom returns why the app has no room for further runs of the backfill; empty: it has room.
 func (f *feeding) noRoom(ctx context.Context, t *dispatch.Tx) (why string, err error) {
 	app, err := definitions.FindApp(ctx, t, f.App, "")
 	if err != nil {
@@ -200,7 +200,7 @@ func (f *feeding) noRoom(ctx context.Context, t *dispatch.Tx) (why string, err e
 	return "", err
 }
 
-// page returns the next instants, unless a trigger of which they are was removed: its runs could not be made.
+// page returns the next instants, or an error if one of their triggers was removed: its runs could not be made.
 func (f *feeding) page(ctx context.Context, t *dispatch.Tx) ([]repeat.BackfillInstant, error) {
 	// $1 backfill
 	text, _, err := db.First(ctx, t, db.ScanText, `SELECT schedules FROM backfills WHERE id = $1`, f.id)
@@ -224,12 +224,12 @@ func (f *feeding) page(ctx context.Context, t *dispatch.Tx) ([]repeat.BackfillIn
 	return f.Next(ctx, schedules, f.cursor, backfillPage)
 }
 
-// portion is the least time between two steps of a backfill that has a pace. A step costs about as much as the runs that it queues, so
-// with a pace of milliseconds runs are counted and queued in portions.
+// portion is the minimum time between two steps of a backfill with a pace. A step costs about as much as the runs that
+// it queues, so with a pace of milliseconds runs are counted and queued in portions.
 const portion = 100 * time.Millisecond
 
-// paced returns when the next run may be queued. What was not used in the last second is made up for, so that the pace holds on
-// average.
+// paced returns when the next run may be queued. Unused time of the last second is made up for, so that the pace holds
+// on average.
 func (b backfill) paced(now time.Time) time.Time {
 	last := db.Instant(b.nextAt)
 	if saved := now.Add(-time.Second); last.Before(saved) {
@@ -238,13 +238,13 @@ func (b backfill) paced(now time.Time) time.Time {
 	return last
 }
 
-// stepAt returns when the next step queues runs of a backfill that has a pace.
+// stepAt returns when the next step queues runs of a backfill with a pace.
 func (b backfill) stepAt(now time.Time) time.Time {
 	return b.paced(now).Add(max(0, portion-time.Duration(b.Pace)))
 }
 
-// free returns how many runs may be queued now. A job with a bound has no more of them under way than slots, so that what it
-// fires is not kept behind them.
+// free returns how many runs may be queued now. A job with a bound has at most as many of them in progress as slots, so
+// that its own fires do not wait behind them.
 func (f *feeding) free(now time.Time) int {
 	free := f.Concurrency
 	if slots := f.job.Slots(); slots > 0 {
@@ -261,7 +261,7 @@ func (f *feeding) free(now time.Time) int {
 	return min(free, 1+int(now.Sub(f.paced(now))/time.Duration(f.Pace)))
 }
 
-// input is what the runs of the backfill are given.
+// input is the input of the runs of the backfill.
 func (f *feeding) input() *run.Input {
 	return &run.Input{Payload: f.Payload, Traceparent: f.traceparent, Cause: &run.Cause{Backfill: f.ID,
 		Range: &run.Range{From: f.From, To: f.To}}}
@@ -279,7 +279,7 @@ func (f *feeding) queueAll(ctx context.Context, t *dispatch.Tx, fresh, again []d
 		}
 		queued = append(queued, run.Key)
 	}
-	f.Skipped += len(fresh) + len(again) - len(queued) // somebody asked for them meanwhile
+	f.Skipped += len(fresh) + len(again) - len(queued) // they were requested meanwhile
 	f.Queued += len(queued)
 	f.Running += len(queued)
 	f.result.Queued = len(queued)
@@ -303,8 +303,8 @@ func (f *feeding) queueAll(ctx context.Context, t *dispatch.Tx, fresh, again []d
 	return nil
 }
 
-// bringBack queues a run of the history again, with a new input. Its attempts stay. A broadcast comes back with the shards that
-// failed, or with all if none did.
+// bringBack queues a run of the history again, with a new input. Its attempts are kept. A broadcast comes back with the
+// failed shards, or with all if none failed.
 func bringBack(ctx context.Context, t *dispatch.Tx, r dispatch.QueuedRun) error {
 	shards, err := dispatch.EndedShards(ctx, t, r.Key)
 	if err != nil {
@@ -333,7 +333,7 @@ func bringBack(ctx context.Context, t *dispatch.Tx, r dispatch.QueuedRun) error 
 	return nil
 }
 
-// write stores how far the backfill is.
+// write stores the progress of the backfill.
 func (f *feeding) write(ctx context.Context, t *dispatch.Tx, exhausted bool) error {
 	var ended *time.Time
 	if f.Running == 0 && (exhausted || f.State == repeat.BackfillCancelling) {

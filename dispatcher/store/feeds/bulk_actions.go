@@ -24,10 +24,10 @@ import (
 type bulkAction struct {
 	repeat.BulkAction
 	id     int64
-	cursor string       // of the last job or run that was reached; empty: none was
-	by     input.Change // who asked for it, and does what it does
+	cursor string       // of the last job or run processed; empty: none
+	by     input.Change // the author, in whose name it acts
 
-	unreadable error // what was asked for
+	unreadable error // the stored request
 }
 
 const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.tries, b.try_at, b.total, b.more, b.done, b.skipped, b.problem, b.item,
@@ -92,7 +92,7 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 	return all, err
 }
 
-// CountBulk counts what a bulk action would act on.
+// CountBulk counts the jobs or runs that a bulk action would change.
 func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec) (count repeat.BulkCount, err error) {
 	if _, err := definitions.ReadApp(ctx, s.db.Read, app, ""); err != nil {
 		return count, err
@@ -129,7 +129,7 @@ func (s *Store) countSelected(ctx context.Context, app string, filter repeat.Bul
 	return int(n), err
 }
 
-// countUnended counts the runs of an app that are not over and that a filter selects, up to most.
+// countUnended counts the unfinished runs of an app that a filter selects, up to most.
 func (s *Store) countUnended(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
 	of, err := s.reads.IDsOf(ctx, app, filter.Job, "")
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Store) CreateBulkAction(
 	return created, err
 }
 
-// auditBulk adds a bulk action to the audit log. Each of its changes has an entry of its own.
+// auditBulk adds a bulk action to the audit log. Each of its changes has its own entry.
 func auditBulk(ctx context.Context, t *dispatch.Tx, action string, b repeat.BulkAction) error {
 	return t.AuditChange(ctx, dispatch.AuditEntry{Action: action, App: b.App, Subject: "bulk action " + b.ID, After: map[string]any{
 		"action": b.Action, "filter": b.Filter, "reason": b.Reason, "state": b.State, "total": b.Total, "done": b.Done, "skipped": b.Skipped}})
@@ -214,17 +214,17 @@ func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change inp
 }
 
 const (
-	// bulkPage is how many jobs or runs one step acts on, at most.
+	// bulkPage is the maximum number of jobs or runs in one step.
 	bulkPage = 50
-	// bulkPause is how long an action waits for which the app has no quota left.
+	// bulkPause is how long an action waits when its app has no quota left.
 	bulkPause = 5 * time.Second
-	// mostBulkTries is how often a job or run may fail until it is skipped, after some two minutes.
+	// mostBulkTries is how often a job or run may fail before it is skipped, after some two minutes.
 	mostBulkTries = 8
-	// mostBulkText bounds what is kept of why a job or run was refused, in bytes.
+	// mostBulkText bounds the stored reason why a job or run was refused, in bytes.
 	mostBulkText = 1024
 )
 
-// OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits its choice.
+// OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits a decision.
 func (s *Store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error) {
 	open, err := s.openSteps(ctx, "bulk_actions")
 	if err != nil {
@@ -233,10 +233,10 @@ func (s *Store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, er
 	return open, nil
 }
 
-// bulkItem is a job or a run that a bulk action reaches, and the cursor of what follows it.
+// bulkItem is a job or a run for a bulk action, with the cursor after it.
 type bulkItem struct{ name, cursor string }
 
-// bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: there is none.
+// bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: none.
 func (s *Store) bulkItems(ctx context.Context, app string, spec repeat.BulkSpec, page input.Page) (
 	items []bulkItem, next string, err error,
 ) {
@@ -283,7 +283,7 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step rep
 	}
 	b.by.Now = now
 	items, next, err := s.bulkItems(ctx, b.App, b.BulkSpec, input.Page{Limit: bulkPage, Cursor: b.cursor})
-	if errors.Is(err, dispatcher.ErrNotFound) { // the job that the filter names, or the app, is gone
+	if errors.Is(err, dispatcher.ErrNotFound) { // the job named by the filter, or the app, was deleted
 		items, next, err = nil, "", nil
 	}
 	if err != nil {
@@ -292,7 +292,7 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step rep
 	for _, item := range items {
 		wait, err := s.reachBulk(ctx, b, item)
 		if errors.Is(err, errMovedOn) {
-			return step, nil // the node that has moved it on goes on
+			return step, nil // the node that has moved it on continues
 		}
 		if err != nil {
 			return step, fmt.Errorf("bulk action %s: %s %s: %w", b.ID, b.Action, item.name, err)
@@ -318,11 +318,11 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step rep
 	return step, err
 }
 
-// errMovedOn says that another node has moved a bulk action on, or that it has ended.
+// errMovedOn means that another node has moved a bulk action on, or that it has ended.
 var errMovedOn = errors.New("the bulk action has moved on")
 
-// reachBulk does what a bulk action does to one job or run, in the transaction that moves the action on, or skips it. wait tells
-// that the app has no quota left for it now.
+// reachBulk applies a bulk action to one job or run, in the transaction that moves the action on, or skips it. wait
+// means that the app has no quota left for it now.
 func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
 	var unfolded []int64
 	err = s.dispatch.Change(ctx, b.by, func(ctx context.Context, t *dispatch.Tx) error {
@@ -359,10 +359,10 @@ func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 	})
 }
 
-// errSame says that a job is already as a bulk action would make it.
+// errSame means that a bulk action would not change a job.
 var errSame = errors.New("the job is so already")
 
-// doBulk does what a bulk action does to one job or run.
+// doBulk applies a bulk action to one job or run.
 func (s *Store) doBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, name string) (unfolded []int64, err error) {
 	switch b.Action {
 	case repeat.BulkPauseJobs, repeat.BulkResumeJobs:
@@ -371,7 +371,7 @@ func (s *Store) doBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, name s
 		if err != nil {
 			return nil, err
 		}
-		if job.Paused == pause { // the pause of somebody else keeps its reason
+		if job.Paused == pause { // a pause by another user keeps its reason
 			return nil, errSame
 		}
 		_, _, err = s.definitions.JobPause(b.App, name, "", pause, t.By).In(ctx, t)
@@ -389,13 +389,13 @@ func (s *Store) doBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, name s
 	return nil, fmt.Errorf("action %s is unknown to this version", input.Echo(string(b.Action)))
 }
 
-// bulkProgress is what a transaction adds to a bulk action.
+// bulkProgress is the progress that a transaction adds to a bulk action.
 type bulkProgress struct {
 	done, skipped  int
 	problem, waits string
 }
 
-// moveBulk moves a bulk action on from where it was read, to a cursor; errMovedOn if it is no longer there.
+// moveBulk moves a bulk action on from its last read cursor; errMovedOn if it is no longer there.
 func moveBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, to string, p bulkProgress) error {
 	// $1 bulk action, $2 from, $3 to, $4 done, $5 skipped, $6 why the latest was refused; empty: as it is, $7 why it waits
 	const move = `UPDATE bulk_actions SET item = $3, done = done + $4, skipped = skipped + $5,

@@ -19,12 +19,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// followerKey returns the key of a run that follows the end: the same however often the end is recorded.
+// followerKey returns the key of a follower of the end. It is the same however often the end is recorded.
 func followerKey(e *dispatch.PendingEnd, f dispatcher.Follower) run.Key {
 	return dispatcher.FollowerKey(e.Salt, e.Key, e.Event(), f.ID, f.Kind)
 }
 
-// earliestEnds are the earliest that are not set aside.
+// earliestEnds are the earliest ends that are not set aside.
 // $1 limit, $2 lower bound, $3 now
 const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at <= $3
 	ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
@@ -33,14 +33,14 @@ const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at
 // $1 ended, $2 trigger, $3 scheduled instant, $4 kind
 const oneEnd = `SELECT * FROM pending_ends WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
 
-// mayFollow counts the pending ends, as far as a limit, if they may be followed now.
+// mayFollow counts the pending ends, up to a limit, if they may be followed now.
 // $1 lower bound, $2 limit
 const mayFollow = `SELECT count(*) FROM (SELECT 1 AS one FROM pending_ends WHERE ended_at >= $1 AND ` + dispatch.NoRollback +
 	` LIMIT $2) AS e`
 
-// FollowEnds removes pending ends and queues what follows them.
+// FollowEnds removes pending ends and queues their followers.
 func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
-	// Mostly there are none, and no transaction is needed to find that out.
+	// The query runs without a transaction because it mostly finds none.
 	page, found, err := s.pageOf(ctx, query)
 	if err == nil && found {
 		done, err = s.followPage(ctx, &page)
@@ -51,7 +51,7 @@ func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 	return done, nil
 }
 
-// followPage follows the ends of a page, and passes over those that another node takes.
+// followPage follows the ends of a page, and skips those that another node takes.
 func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
 	err = s.dispatch.Change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *dispatch.Tx) error {
 		ends, err := page.read(ctx, t.Flavor, t, t.LockRows(db.LockToDelete+db.SkipLockedRows), t.At)
@@ -67,7 +67,7 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 	return done, err
 }
 
-// followEnds follows ends that are locked, and removes them.
+// followEnds follows and removes locked ends.
 func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (done dispatcher.FollowedEnds, err error) {
 	if len(ends) == 0 {
 		return done, nil
@@ -108,7 +108,7 @@ func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd)
 	return done, nil
 }
 
-// removePending removes pending ends that are locked.
+// removePending removes locked pending ends.
 func removePending(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) error {
 	var ended, trigger, at []int64
 	var kind []int32
@@ -123,7 +123,7 @@ func removePending(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingE
 	return t.Exec(ctx, remove, t.Batch(ended, trigger, at, kind)...)
 }
 
-// causesOf returns why runs exist that ended, as far as backfills and chains tell.
+// causesOf returns the causes of ended runs, as far as backfills and chains need them.
 func causesOf(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[run.Key]*run.Cause, error) {
 	var keys []run.Key
 	for _, e := range ends {
@@ -144,7 +144,7 @@ func causesOf(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (
 	return causes, nil
 }
 
-// runsThatFollow returns what becomes of some ends, as the jobs declare now what follows them.
+// runsThatFollow returns the results of some ends, from the current followers of the jobs.
 func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (
 	f following, err error,
 ) {
@@ -187,8 +187,8 @@ func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pending
 	return f, nil
 }
 
-// runs returns the runs of the followers of an end, with what they are given. The place in the chain, and the backfill, of
-// their cause are known.
+// runs returns the runs of the followers of an end, with their inputs. The chain and the backfill of their cause are
+// known.
 func (r *followRoom) runs(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, followers []presentFollower,
 	cause run.Cause) ([]dispatch.QueuedRun, error) {
 	document, err := documentOf(ctx, t, e)
@@ -220,13 +220,13 @@ type followed struct {
 	Event run.FollowMask
 }
 
-// presentFollower is a follower, at the revision that it has now.
+// presentFollower is a follower with its current revision.
 type presentFollower struct {
 	dispatcher.Follower
 	revision int64
 }
 
-// findFollowersOfEnds returns what follows the jobs of some ends.
+// findFollowersOfEnds returns the followers of the jobs of some ends.
 func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[followed][]presentFollower, error) {
 	ids := map[int64]bool{}
 	for _, e := range ends {
@@ -253,7 +253,7 @@ func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pe
 	return all, err
 }
 
-// documentOf returns what followers get of an end, without the result.
+// documentOf returns the document about an end for its followers, without the result.
 func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (dispatcher.FollowDocument, error) {
 	document := dispatcher.FollowDocument{Event: e.Event(), Parent: dispatcher.FollowedRun{
 		Run: e.Run(), App: e.App, Job: e.Job, Trigger: e.Trigger, ScheduledAt: e.Key.ScheduledAt, State: e.State, Class: e.Class,
@@ -276,7 +276,7 @@ func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (di
 	return document, err
 }
 
-// encode returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
+// encode returns a document with the stored response of the latest attempt, unless its app has no room for it.
 func (r *followRoom) encode(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument) (
 	json.RawMessage, error,
 ) {
@@ -299,8 +299,8 @@ func (r *followRoom) encode(ctx context.Context, t *dispatch.Tx, e *dispatch.Pen
 	return document.Encode(response)
 }
 
-// judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
-// notifications it queued. Runs of backfills, and what follows them, are left out.
+// judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns
+// how many notifications it queued. Runs of backfills, and their followers, are left out.
 func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (int, error) {
 	var ids []int64
 	leftOut := func(e *dispatch.PendingEnd) bool {

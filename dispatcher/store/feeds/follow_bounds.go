@@ -17,11 +17,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What follows a run takes waiting places of its app, and counts towards what may follow the first run of its chain. An end
-// that finds no places is set aside until there are some. What a chain may not have is not tried again: it is recorded as
-// failed, without an attempt, so that people see it and may retry it.
+// Followers of a run take waiting places of their app, and count towards the bounds of their chain from its first run.
+// An end without free places is set aside until there are some. A follower beyond the bounds of its chain is not tried
+// again: it is recorded as failed, without an attempt, so that users see it and may retry it.
 
-// following is what becomes of some ends.
+// following has the results of some ends.
 type following struct {
 	runs    []dispatch.QueuedRun
 	refused []unqueuedRun
@@ -29,19 +29,19 @@ type following struct {
 	rooms   map[string]*followRoom
 }
 
-// unqueuedRun is a run that is not queued.
+// unqueuedRun is a run that was refused.
 type unqueuedRun struct {
 	dispatch.QueuedRun
 	app, why string
 	reason   dispatch.SkipReason
 }
 
-// followRoom is what an app has left for what follows its runs.
+// followRoom is the remaining room of an app for followers of its runs.
 type followRoom struct {
 	quotas         target.Quotas
 	waiting, added int64
-	setAside       int64 // ends; counted if there is no place left
-	full           bool  // it keeps as many bytes as it may
+	setAside       int64 // ends; counted if no place is left
+	full           bool  // it keeps as many bytes as allowed
 }
 
 // roomOf returns the room of an app, which is read once.
@@ -71,11 +71,11 @@ func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*fo
 	return room, err
 }
 
-// take adds the runs that follow an end.
+// take adds the followers of an end.
 func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispatch.QueuedRun, link error) {
 	reason := dispatch.SkipChain
 	waiting, most := room.waiting+room.added, room.quotas.WaitingRuns
-	if link == nil && waiting >= int64(most) && room.setAside > int64(most) { // else there is room to set it aside, or will be
+	if link == nil && waiting >= int64(most) && room.setAside > int64(most) { // else it can be set aside, now or later
 		link, reason = target.WaitingRunsReached(e.App, waiting, most), dispatch.SkipWaiting
 	}
 	switch {
@@ -93,7 +93,7 @@ func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispat
 	}
 }
 
-// failRefused enters runs into the history that were not queued, unless there is a run of their key.
+// failRefused inserts refused runs into the history, unless their key exists.
 func failRefused(ctx context.Context, t *dispatch.Tx, refused []unqueuedRun) error {
 	if len(refused) == 0 {
 		return nil
@@ -133,10 +133,10 @@ func failRefused(ctx context.Context, t *dispatch.Tx, refused []unqueuedRun) err
 	return dispatch.WriteInputs(ctx, t, inputs)
 }
 
-// placePauses are the pauses before an end that found no waiting places is tried again.
+// placePauses are the pauses before an end without waiting places is tried again.
 var placePauses = backoff.Pauses{First: 10 * time.Second, Most: 5 * time.Minute}
 
-// setEndsAside sets ends aside that find no waiting places. They are judged, so that no alert waits for them.
+// setEndsAside sets aside ends without waiting places. They count as judged, so that no alert waits for them.
 func setEndsAside(ctx context.Context, t *dispatch.Tx, ends []*dispatch.PendingEnd) (shown []dispatcher.SetAside, err error) {
 	told := map[string]bool{}
 	for _, end := range ends {
@@ -152,7 +152,7 @@ func setEndsAside(ctx context.Context, t *dispatch.Tx, ends []*dispatch.PendingE
 	return shown, nil
 }
 
-// shardsOfEnds returns how many shards the runs had that have ended, as far as their jobs call groups.
+// shardsOfEnds returns how many shards the ended runs had, for jobs that call groups.
 func shardsOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[run.Key]int, error) {
 	var keys []run.Key
 	for _, e := range ends {
@@ -171,7 +171,7 @@ func shardsOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEn
 	return shards, nil
 }
 
-// without returns those of ends that are not set aside.
+// without returns the ends that are not set aside.
 func (f *following) without(ends []dispatch.PendingEnd) []dispatch.PendingEnd {
 	if len(f.aside) == 0 {
 		return ends
@@ -189,22 +189,22 @@ func (f *following) without(ends []dispatch.PendingEnd) []dispatch.PendingEnd {
 	return rest
 }
 
-// One look by time has all pending ends as long as there are few. Otherwise the apps take turns, so that however many runs of one app
-// have ended, what follows the runs of others and their alerts wait for none of them.
+// One query by time reads all pending ends while they are few. Otherwise the apps take turns, so that followers and
+// alerts of one app do not wait for another, however many of its runs have ended.
 
-// afterColumns are up to which ends of which apps a node has looked.
+// afterColumns are the positions up to which a node has read the ends of apps.
 var afterColumns = []db.Column{db.Col("app", db.Bigint), db.Col("after_end", db.Bigint)}
 
-// freshEnds and triedEnds tell the pending ends e of an app a that are not set aside, and those that were and are tried again.
+// freshEnds and triedEnds select the pending ends e of an app a that are not set aside, and those to be tried again.
 // $2 lower bound, $3 now
 const (
 	freshEnds = `e.app_id = a.app AND e.try_at = 0 AND e.ended_at >= a.from_end`
 	triedEnds = `e.app_id = a.app AND e.try_at > 0 AND e.try_at <= $3 AND e.ended_at >= $2`
 )
 
-// endsByTurns chooses pending ends of each app, of each as many as of any other that has as many, and locks them. The index
-// pending_ends_app leads from app to app, and to the first ends of each. Those that were set aside have a share of their own: they
-// neither keep back those that ended later, nor wait until all of these are followed.
+// endsByTurns chooses pending ends of all apps in equal shares, and locks them. The index
+// pending_ends_app leads from app to app, and to the first ends of each. Ends that were set aside have their own share:
+// they neither delay later ends nor wait until all of these are followed.
 // $1 limit, $2 lower bound, $3 now, from $4 on: afterColumns
 func endsByTurns(f db.Flavor, lock string) string {
 	const least = `SELECT min(e.app_id) FROM pending_ends AS e`
@@ -221,14 +221,14 @@ func endsByTurns(f db.Flavor, lock string) string {
 	` + f.EachFirstEnds(freshEnds, freshOrder, lock) + ` UNION ALL ` + f.EachFirstEnds(triedEnds, triedOrder, lock)
 }
 
-// endsPage is how a page of pending ends is chosen.
+// endsPage is a query for a page of pending ends.
 type endsPage struct {
 	dispatcher.FollowQuery
 	byTurns bool
 }
 
-// pageOf returns how a page of the ends of a query is chosen, and whether there is any end for it. A page behind another one, which
-// After tells of, goes by turns.
+// pageOf returns the query for a page of ends, and whether there are any ends for it. A page after another one, as in
+// After, takes turns.
 func (s *Store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page endsPage, found bool, err error) {
 	if len(query.After) > 0 {
 		return endsPage{query, true}, true, nil
@@ -250,12 +250,12 @@ func (p *endsPage) read(ctx context.Context, f db.Flavor, q db.Querier, lock str
 	return db.Collect(ctx, q, dispatch.ScanPendingEnd, dispatch.PendingEnds(query), args...)
 }
 
-// more tells whether there may be more ends than those of the page.
+// more reports whether there may be more ends than those of the page.
 func (p *endsPage) more(ends []dispatch.PendingEnd) bool {
 	return p.byTurns && len(ends) > 0 || len(ends) == p.Limit
 }
 
-// latestEnds returns when the latest of some ends ended, by app, without those that were set aside before.
+// latestEnds returns the latest end of each app, without those that were set aside before.
 func latestEnds(ends []dispatch.PendingEnd) map[int64]time.Time {
 	latest := map[int64]time.Time{}
 	for _, e := range ends {
@@ -266,10 +266,10 @@ func latestEnds(ends []dispatch.PendingEnd) map[int64]time.Time {
 	return latest
 }
 
-// An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
-// So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
+// An end that cannot be followed, because of its stored data, its job or an alert, must not block all later ends. So
+// the ends of a failed page are followed one by one, and an end that fails alone is set aside until it is tried again.
 
-// followSingly follows each end of a page in a transaction of its own.
+// followSingly follows each end of a page in its own transaction.
 func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
 	now := page.Now
 	if now.IsZero() {
@@ -298,7 +298,7 @@ func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatche
 	return all, nil
 }
 
-// followOne follows an end, unless another node has followed it or does so just now.
+// followOne follows an end, unless another node has followed it or is doing so.
 func (s *Store) followOne(ctx context.Context, end *dispatch.PendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
 	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		ends, err := db.Collect(ctx, t, dispatch.ScanPendingEnd, dispatch.PendingEnds(oneEnd+t.LockRows(db.LockToDelete+db.SkipLockedRows)),
@@ -314,7 +314,7 @@ func (s *Store) followOne(ctx context.Context, end *dispatch.PendingEnd, now tim
 	return done, nil
 }
 
-// setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
+// setEndAside sets aside an end that could not be followed; none: another node has followed it meanwhile.
 func (s *Store) setEndAside(ctx context.Context, end *dispatch.PendingEnd, why error, now time.Time) (aside []dispatcher.SetAside,
 	err error) {
 	end.Problem = dispatch.ProblemOf(why)
@@ -333,7 +333,7 @@ func (s *Store) setEndAside(ctx context.Context, end *dispatch.PendingEnd, why e
 	return aside, err
 }
 
-// noteAside notes that an end is set aside for its problem, and reports whether it is still pending.
+// noteAside notes that an end is set aside with its problem, and reports whether it is still pending.
 func noteAside(ctx context.Context, t *dispatch.Tx, end *dispatch.PendingEnd, pauses backoff.Pauses) (bool, error) {
 	end.Tries++
 	end.TryAt = t.At.Add(pauses.After(end.Tries)).UnixMilli()

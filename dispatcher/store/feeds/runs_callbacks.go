@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// cutMessage keeps a text within its bound, and to what a database takes.
+// cutMessage cuts a text to its bound, and removes what a database refuses.
 func cutMessage(text string) string {
 	if len(text) > run.MostCallbackText {
 		text = strings.ToValidUTF8(text[:run.MostCallbackText], "")
@@ -25,7 +25,7 @@ func cutMessage(text string) string {
 	return dispatch.Storable(text)
 }
 
-// AwaitedAttempt finds a run that waits by the number of its attempt.
+// AwaitedAttempt finds a waiting run by the number of its attempt.
 func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found run.AwaitedAttempt, err error) {
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
@@ -41,7 +41,7 @@ func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found
 	return found, err
 }
 
-// calledBack is a live run as a callback finds it, locked.
+// calledBack is a live run for a callback, locked.
 type calledBack struct {
 	held     run.HeldRun
 	state    run.State
@@ -50,7 +50,7 @@ type calledBack struct {
 	note     *dispatch.CallbackNote // nil: no node has recorded that the target accepted the attempt
 }
 
-// over says why a callback comes too late.
+// over returns why a callback comes too late.
 func over(run run.Run, attempt int) error {
 	if run.EndedAt != nil && run.Attempt == attempt {
 		return fmt.Errorf("attempt %d of run %s is over: the run is %s: %w", attempt, run.ID, run.State, dispatcher.ErrConflict)
@@ -59,7 +59,7 @@ func over(run run.Run, attempt int) error {
 		dispatcher.ErrConflict)
 }
 
-// findCalledBack reads the row of a run whose attempt a callback may still end.
+// findCalledBack reads the row of a run with an attempt that a callback may still end.
 func findCalledBack(ctx context.Context, t *dispatch.Tx, r run.Run, attempt int, key []any) (c calledBack, err error) {
 	if r.EndedAt != nil || r.Attempt != attempt {
 		return c, over(r, attempt)
@@ -87,7 +87,7 @@ func findCalledBack(ctx context.Context, t *dispatch.Tx, r run.Run, attempt int,
 	return c, over(r, attempt)
 }
 
-// errSaid ends a transaction that has nothing to change, because the callback says what an earlier one has said.
+// errSaid ends a transaction without changes, because the callback repeats an earlier one.
 var errSaid = errors.New("the callback was there before")
 
 // callback changes a run for a callback. do returns errSaid if there is nothing to change.
@@ -113,7 +113,7 @@ func (s *Store) callback(ctx context.Context, runID, action string, change input
 	return run, err
 }
 
-// CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
+// CompleteRun ends a run as succeeded, and grants its slot to a waiting run.
 func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result run.CallbackResult,
 	change input.Change,
 ) (run.Run, error) {
@@ -138,7 +138,7 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 			}
 		}
 		done = c.held
-		t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+		t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay continues from here
 		args := dispatch.EndingArgs(t, t.At.UnixMilli(), []dispatch.Ending{{Contender: &dispatch.Contender{Held: done}}})
 		if err := dispatch.Take(ctx, t, t.Hot.Slots.Complete, args...); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 		return dispatch.NotifyEnds(ctx, t)
 	})
 	if err == nil && done.JobID != 0 {
-		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
+		// Nodes grant slots that this leaves undecided, and end broadcasts that it does not.
 		_ = s.dispatch.ReleaseSlots(ctx, []run.HeldRun{done})
 		if done.Shard > 0 {
 			_, _ = s.dispatch.EndBroadcasts(ctx, []run.Key{done.Parent()}, change.Now)
@@ -155,8 +155,8 @@ func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 	return r, err
 }
 
-// keepCompleted stores the state with which a target completes a run. If its node has not recorded yet that the target
-// accepted the attempt, the revision that the attempt was given is unknown: it is that of now, unless an operator has
+// keepCompleted stores the state with which a target completes a run. If its node has not yet recorded that the target
+// accepted the attempt, the revision given to the attempt is unknown: the current one counts, unless an operator has
 // changed the state since the node got the run.
 func (s *Store) keepCompleted(ctx context.Context, t *dispatch.Tx, c calledBack, state json.RawMessage) error {
 	refused := func(why string) error {
@@ -192,7 +192,7 @@ func (s *Store) keepCompleted(ctx context.Context, t *dispatch.Tx, c calledBack,
 	return dispatch.KeepReturned(ctx, t, c.held, state, revision)
 }
 
-// keepResult adds what a target completes a run with to what is stored of its response to the attempt.
+// keepResult adds the result from a target to the stored response to the attempt.
 func keepResult(ctx context.Context, t *dispatch.Tx, key []any, attempt int, result run.CallbackResult) error {
 	message := cutMessage(result.Message)
 	if message == "" && result.State == nil {
@@ -248,8 +248,8 @@ func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result r
 	})
 }
 
-// ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
-// says nothing new.
+// ExtendRun extends the deadline of a waiting run. A heartbeat before the node has recorded that the run waits has no
+// effect.
 func (s *Store) ExtendRun(ctx context.Context, runID string, beat run.Heartbeat, change input.Change) (run.Run, error) {
 	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 		c, err := findCalledBack(ctx, t, r, beat.Attempt, key)
@@ -277,7 +277,7 @@ func (s *Store) ExtendRun(ctx context.Context, runID string, beat run.Heartbeat,
 	})
 }
 
-// writeNote writes what is known of an accepted attempt, and when its run is due; 0: a node has it.
+// writeNote writes the note of an accepted attempt, and when its run is due; 0: a node has it.
 func writeNote(ctx context.Context, t *dispatch.Tx, key []any, note dispatch.CallbackNote, due int64) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 note, $6 when it is due
 	const write = `UPDATE live_runs SET callback = $5, next_attempt_at = coalesce(NULLIF(CAST($6 AS BIGINT), 0), next_attempt_at)

@@ -58,8 +58,7 @@ func (s *Store) requestRun(ctx context.Context, t *dispatch.Tx, app, name string
 		Revision: job.Revision, After: dispatch.AuditedInput(input)})
 }
 
-// queue inserts a manual run. Requests of one millisecond get instants of their own: key is
-// moved to the first free one.
+// queue inserts a manual run. Requests in the same millisecond get different instants: key moves to the first free one.
 func queue(ctx context.Context, t *dispatch.Tx, key *run.Key, revision int64, input *run.Input) error {
 	const most = 1000
 	for range most {
@@ -72,8 +71,8 @@ func queue(ctx context.Context, t *dispatch.Tx, key *run.Key, revision int64, in
 	return fmt.Errorf("%d runs of this job were requested at once: %w", most, dispatcher.ErrConflict)
 }
 
-// RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
-// history, which keeps its attempts. A broadcast comes back with the shards that failed.
+// RetryRun queues a run again, with all the attempts that its job allows. An ended run comes back from the history,
+// which keeps its attempts. A broadcast comes back with the failed shards.
 func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
 	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error {
 		err := retryRun(ctx, t, run, key)
@@ -88,7 +87,7 @@ func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (r
 	return run, err
 }
 
-// retryRun is RetryRun in a transaction, of a run that is locked; see changeRun.
+// retryRun is RetryRun in a transaction, for a locked run; see changeRun.
 func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 	if r.EndedAt == nil && r.State != run.Retrying {
 		return fmt.Errorf("run %s is not finished: %w", r.ID, dispatcher.ErrConflict)
@@ -113,7 +112,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 		}
 	}
 	t.Notify(dispatcher.Notification{Adopt: true})
-	// The retry runs the job as it is now.
+	// The retry uses the current revision of the job.
 	const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
 	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	if r.EndedAt == nil {
@@ -134,7 +133,7 @@ func retryRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 			return err
 		}
 	}
-	// A fixed delay that has no next fire yet waits for the new end.
+	// A fixed delay without a next fire waits for the new end.
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const waitForEnd = `UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
 		AND r.next_fire_time IS NULL`
@@ -146,7 +145,7 @@ func (s *Store) CancelRun(ctx context.Context, id string, change input.Change) (
 	return s.changeRun(ctx, id, "cancel", change, cancelRun)
 }
 
-// cancelRun is CancelRun in a transaction, of a run that is locked; see changeRun.
+// cancelRun is CancelRun in a transaction, for a locked run; see changeRun.
 func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
 	if r.EndedAt != nil {
 		return fmt.Errorf("run %s is finished: %w", r.ID, dispatcher.ErrConflict)
@@ -160,7 +159,7 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 		return err
 	}
 	const why = "cancelled on request"
-	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	t.Notify(dispatcher.Notification{Adopt: true}) // a fixed delay continues from here
 	if !live {
 		return dispatch.EndClaimed(ctx, t, r.ID, run.ClassCancelled, why)
 	}
@@ -184,14 +183,12 @@ func cancelRun(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error 
 	return err
 }
 
-// runChange writes a run that is locked. key is that of the run, as the parameters of dispatch.KeyArgs, and then its job:
-// what is written of a
-// run names its job too, so that no key leads to a run of another one.
+// runChange writes a locked run. key is its key, in the form of dispatch.KeyArgs, followed by its job: statements name
+// the job too, so that no key leads to a run of another one.
 type runChange func(ctx context.Context, t *dispatch.Tx, run run.Run, key []any) error
 
-// changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
-// gets a row first, so that do finds it among the live runs or in the history, unless it cannot have one. An empty action is not
-// audited.
+// changeRun reads a run under a lock, lets do write it, and returns the changed run. A run in a claim gets a row first,
+// so that do finds it among the live runs or in the history, unless it cannot have one. An empty action is not audited.
 func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run run.Run, err error) {
 	var unfolded []int64
 	err = s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
@@ -202,7 +199,7 @@ func (s *Store) changeRun(ctx context.Context, id, action string, change input.C
 	return run, err
 }
 
-// changeRunIn is changeRun in a transaction. The caller forgets the claims that it has unfolded, whether it is committed or not.
+// changeRunIn is changeRun in a transaction. The caller forgets the unfolded claims, committed or not.
 func (s *Store) changeRunIn(ctx context.Context, t *dispatch.Tx, id, action string, do runChange) (
 	r run.Run, unfolded []int64, err error,
 ) {
@@ -239,7 +236,7 @@ func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.
 	return inputs, err
 }
 
-// ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
+// ReleaseRun releases the slots of an ended run, for an operator who knows that no request of it is in flight.
 func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
 	var released run.HeldRun
 	r, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
@@ -266,7 +263,7 @@ func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) 
 	return r, err
 }
 
-// ReplayDeadLetters retries some of the runs that failed for good.
+// ReplayDeadLetters retries some of the runs that failed permanently.
 func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, change input.Change) (
 	repeat.Replayed, error,
 ) {
@@ -282,7 +279,7 @@ func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQu
 		case err == nil:
 			done.Replayed++
 		case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
-			done.Skipped++ // somebody else was quicker, or its time was over
+			done.Skipped++ // another request came first, or its retention was over
 		case errors.As(err, &problem):
 			done.Stopped, done.Next = problem, query.Page.Cursor
 			return done, nil

@@ -12,16 +12,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Backfills and bulk actions move on in steps. A step that fails for what is stored of its object is tried again after a pause that
-// grows, so that it does not take the time of others, and the object says why it waits. An operator who changes it ends the pause.
+// Backfills and bulk actions advance in steps. A step that fails because of stored data is tried again after growing
+// pauses, so that it does not delay others, and its object shows the reason. An operator's change ends the pause.
 
-// stepPauses are the pauses before a step that failed is tried again.
+// stepPauses are the pauses before a failed step is tried again.
 var stepPauses = backoff.Pauses{First: time.Second, Most: 5 * time.Minute}
 
-// mostStepText bounds what is kept of why a step failed, in letters.
+// mostStepText bounds the stored reason of a failed step, in letters.
 const mostStepText = 1024
 
-// orNothing is the time of a column whose 0 means none.
+// orNothing returns the time of a column; 0 means none.
 func orNothing(at int64) *time.Time {
 	if at == 0 {
 		return nil
@@ -41,8 +41,8 @@ func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenS
 	}, `SELECT id, try_at FROM `+table+` WHERE ended_at IS NULL AND `+dispatch.NoRollback+` ORDER BY tries, id`)
 }
 
-// setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: the error is not about what
-// is stored.
+// setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: stored data
+// did not cause the error.
 func (s *Store) setStepAside(ctx context.Context, table string, id int64, why error, now time.Time) (at time.Time, err error) {
 	if !s.dispatch.OfStored(ctx, why) {
 		return at, nil

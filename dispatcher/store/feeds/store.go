@@ -1,5 +1,5 @@
-// Package feeds makes runs that no schedule makes: those that follow others, backfills, bulk actions, notifications of alerts, and
-// what people and targets ask for.
+// Package feeds makes the runs that no schedule makes: followers, backfills, bulk actions, notifications of alerts, and
+// requests by users and targets.
 package feeds
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/reads"
 )
 
-// Store makes further runs over what the ledger and the definitions say.
+// Store makes further runs from the ledger and the definitions.
 type Store struct {
 	dispatch    *dispatch.Store
 	definitions *definitions.Store

@@ -72,7 +72,7 @@ func (s *Store) StatesOfAlerts(ctx context.Context, q db.Querier, query alert.St
 	return states, nil
 }
 
-// shownAlertState is a state with the names that people know.
+// shownAlertState is a state with the names that users know.
 type shownAlertState struct {
 	definitions.KeyedTrack
 	alert alert.Alert
@@ -98,7 +98,7 @@ func listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit i
 	}, list, w.Args...)
 }
 
-// addDelivery adds to a state what became of its latest notification.
+// addDelivery adds to a state the outcome of its latest notification.
 func (s *Store) addDelivery(ctx context.Context, q db.Querier, track definitions.KeyedTrack, state *alert.State) error {
 	if track.Told == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// censusCounts are counts by what is counted and its state, each up to a limit. The row of the overdue triggers and that of
-// the tokens have a time in place of a state.
+// censusCounts are counts by kind and state, each up to a limit. The rows of the overdue triggers and of
+// the tokens also have a time.
 // $1 limit, $2 triggers that were due before it are overdue, $3 the least time of an expiry that matters,
 // $4 pauses that are older are forgotten, $5 since when rows that are set aside must have been due to be tried again
 const censusCounts = `SELECT 'job', j.state, count(*), 0
@@ -30,7 +30,7 @@ UNION ALL SELECT 'aside', x.work, count(*), 0 FROM (SELECT work FROM set_aside W
 UNION ALL SELECT 'aside', 'follow', count(*), 0 FROM (SELECT 1 AS one FROM pending_ends WHERE try_at > 0 LIMIT $1) AS e HAVING count(*) > 0
 UNION ALL ` + forgottenPauses
 
-// expiredLately is for how long an expired token counts, so that somebody hears of it who was away.
+// expiredLately is how long an expired token counts, so that operators who were away see it.
 const expiredLately = 24 * time.Hour
 
 // censusRow is a row of censusCounts.
@@ -40,7 +40,7 @@ type censusRow struct {
 	at          int64
 }
 
-// Census counts what there is.
+// Census counts jobs, runs, nodes and everything that needs attention.
 func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -93,15 +93,15 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 // callsGroup is the condition that an enabled job j calls a group g.
 const callsGroup = `j.app_id = g.app_id AND j.target_group = g.name AND j.target_group <> '' AND j.deleted_at IS NULL AND j.enabled`
 
-// silentGroups are groups g of apps a without an endpoint that gets requests, although enabled jobs call them. Whether names stand
-// for endpoints is what each node finds out.
+// silentGroups are groups g of apps a without an endpoint that gets requests, though enabled jobs call them. For names of
+// hosts each node finds the endpoints itself.
 // $1 now
 const silentGroups = `endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
 	WHERE g.deleted_at IS NULL AND a.deleted_at IS NULL AND a.enabled AND NOT g.by_name
 	AND NOT EXISTS (SELECT 1 FROM endpoints AS e WHERE e.group_id = g.id AND NOT e.draining AND (e.expires_at IS NULL OR e.expires_at > $1))
 	AND EXISTS (SELECT 1 FROM jobs AS j WHERE ` + callsGroup + `)`
 
-// silent looks for groups without an endpoint.
+// silent finds groups without an endpoint.
 func (l *looker) silent(ctx context.Context) (err error) {
 	args := definitions.StatementArgs{l.at.UnixMilli()}
 	l.found.Groups, err = foundFirst(ctx, l, func(row db.Scanner) (g view.SilentGroup, err error) {
@@ -114,15 +114,15 @@ func (l *looker) silent(ctx context.Context) (err error) {
 	return err
 }
 
-// endingCertificates are those of enabled jobs and of groups that such jobs call. A job that is part of another or of an alert
-// is not shown as one, so its owner is looked for there.
+// endingCertificates are the certificates of enabled jobs and of groups that such jobs call. An attached job is not
+// shown itself, so its owner is found instead.
 const endingCertificates = `SELECT j.app AS app, j.name AS job, '' AS grp, j.certificate_ends_at AS ends FROM jobs AS j
 	WHERE j.certificate_ends_at IS NOT NULL AND j.deleted_at IS NULL AND j.enabled AND j.part_of = 0%[1]s
 UNION ALL SELECT a.name, '', g.name, g.certificate_ends_at FROM endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
 	WHERE g.certificate_ends_at IS NOT NULL AND g.deleted_at IS NULL AND a.deleted_at IS NULL
 	AND EXISTS (SELECT 1 FROM jobs AS j WHERE ` + callsGroup + `)%[2]s`
 
-// certificates looks for client certificates that end soon.
+// certificates finds client certificates that end soon.
 func (l *looker) certificates(ctx context.Context) (err error) {
 	args := definitions.StatementArgs{l.at.Add(dispatcher.CertificateWarning).UnixMilli()}
 	of := fmt.Sprintf(endingCertificates, l.ofApps(`j.app_id`, &args), l.ofApps(`g.app_id`, &args))
@@ -133,7 +133,7 @@ func (l *looker) certificates(ctx context.Context) (err error) {
 	return err
 }
 
-// forgottenPauses counts what was paused before a time without an end, of each kind up to a limit.
+// forgottenPauses counts pauses without an end from before a time, of each kind up to a limit.
 // $1 limit, $4 before
 const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1 FROM jobs AS j
 		WHERE j.paused_at < $4 AND j.pause_until IS NULL AND j.deleted_at IS NULL AND j.paused_at IS NOT NULL LIMIT $1) AS j)
@@ -142,7 +142,7 @@ const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1
 	+ (SELECT count(*) FROM (SELECT 1 FROM app_pauses AS p
 		WHERE p.paused_at < $4 AND p.until_at IS NULL AND p.ended_at IS NULL LIMIT $1) AS p), 0`
 
-// censusCauses counts what else asks for attention.
+// censusCauses counts further causes for attention.
 func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
 	// $1 now, $2 limit
 	silent, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`,

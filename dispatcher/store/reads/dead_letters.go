@@ -14,14 +14,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 )
 
-// deadConditions returns those of a query that name neither app nor job.
+// deadConditions returns the conditions of a query except app and job.
 func deadConditions(query repeat.DeadLetterQuery) (db.Conditions, error) {
 	w, err := RunConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
 	addOutcome(&w, query)
 	return w, err
 }
 
-// addOutcome adds the conditions of a query on how runs failed.
+// addOutcome adds the conditions of a query on the outcome of runs.
 func addOutcome(w *db.Conditions, query repeat.DeadLetterQuery) {
 	if query.State != "" {
 		w.Add("r.state = %s", string(query.State))
@@ -31,7 +31,7 @@ func addOutcome(w *db.Conditions, query repeat.DeadLetterQuery) {
 	}
 }
 
-// ofDeadJobs is ofJobs for those of an app, or for one of them, 0 for all. replayable leaves out those that are deleted.
+// ofDeadJobs is ofJobs for the jobs of an app, or for one of them; 0: all. replayable leaves out deleted jobs.
 func (s *Store) ofDeadJobs(args *definitions.StatementArgs, app string, job int64, replayable bool) string {
 	condition := `j.app_id = ` + args.Add(run.AppID(app))
 	if job != 0 {
@@ -43,14 +43,14 @@ func (s *Store) ofDeadJobs(args *definitions.StatementArgs, app string, job int6
 	return s.ofJobs(condition)
 }
 
-// DeadLetters returns a page of the runs that failed for good.
+// DeadLetters returns a page of the runs that failed permanently.
 func (s *Store) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) ([]run.Run, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	return s.FindDeadLetters(ctx, query, false)
 }
 
-// FindDeadLetters returns dead letters that a query selects, or of them those that can be replayed.
+// FindDeadLetters returns the dead letters that a query selects, or only those that can be replayed.
 func (s *Store) FindDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, replayable bool) ([]run.Run, error) {
 	w, err := deadConditions(query)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Store) FindDeadLetters(ctx context.Context, query repeat.DeadLetterQuer
 	return s.deadOfApp(ctx, list, w, of.Job, replayable)
 }
 
-// deadOfApp returns a page of the runs of an app, or of one of its jobs, that failed for good and meet conditions.
+// deadOfApp returns a page of the dead letters of an app, or of one of its jobs, that meet conditions.
 func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w db.Conditions, job int64, replayable bool) (
 	[]run.Run, error,
 ) {
@@ -86,7 +86,7 @@ func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w db.C
 	return s.lookBack(ctx, query, w, found, look)
 }
 
-// CountDeadLetters counts the runs that failed for good.
+// CountDeadLetters counts the runs that failed permanently.
 func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, most int) (
 	count repeat.DeadLetterCount, err error,
 ) {
@@ -104,8 +104,8 @@ func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQue
 	return repeat.DeadLetterCount{Count: min(n, most), More: n > most}, nil
 }
 
-// countDead counts the dead letters of jobs that exist that a query selects, up to most: those that a walk comes past, and if that
-// does not tell, those of each job.
+// countDead counts the selected dead letters of existing jobs, up to most: first those that a walk finds and, if that
+// is not enough, those of each job.
 func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job int64, most int) (int, error) {
 	many, err := s.HasManyJobs(ctx, run.AppID(query.App), s.Walks.CountedJobs)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job
 	return int(n), err
 }
 
-// addFollowers adds to a run the runs that follow it, as far as what it declares now tells.
+// addFollowers adds to a run its followers, as far as its job declares them now.
 func addFollowers(ctx context.Context, q db.Querier, f db.Flavor, r *run.Run, key run.Key) error {
 	if key.Shard > 0 {
 		return nil

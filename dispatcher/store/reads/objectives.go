@@ -21,8 +21,8 @@ const (
 	keptHours   = int64(dispatcher.ObjectiveWindow/time.Millisecond) + definitions.ObjectiveHour
 )
 
-// objectiveBand is an expression for the part of the time before what is counted of a job AS o in which a bucket c is: that between
-// two neighbours of dispatcher.ObjectiveSpans, or the window, as latestBand and windowBand have it; NULL: it is in none.
+// objectiveBand is an expression for the band of a bucket c before the end of the counts of a job AS o: the time
+// between two neighbors of dispatcher.ObjectiveSpans, or the window; see latestBand and windowBand. NULL: no band.
 func objectiveBand() string {
 	band := fmt.Sprintf(`CASE WHEN c.minutes = 60 THEN CASE WHEN c.from_at >= o.checked_to - CAST(%d AS BIGINT) THEN %d END`,
 		dispatcher.ObjectiveWindow.Milliseconds(), windowBand)
@@ -33,14 +33,14 @@ func objectiveBand() string {
 	return band + ` END`
 }
 
-// The bands: that of the window, and that of the shortest of dispatcher.ObjectiveSpans, which those of the longer ones follow.
+// The bands: the window, and the shortest of dispatcher.ObjectiveSpans, followed by the longer ones.
 const (
 	windowBand = iota
 	latestBand
 )
 
-// MeasuredOf returns what was counted of jobs that have an objective, by their names. jobs is a WITH clause whose b has their ids. The
-// buckets c that counted selects are read; empty: all.
+// MeasuredOf returns the counts of jobs that have an objective, ordered by name. jobs is a WITH clause with their ids
+// in b. It reads the buckets c that counted selects; empty: all.
 func MeasuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ...any) (all []MeasuredJob, err error) {
 	query := jobs + ` SELECT j.id, a.name, j.name, j.objective, o.counted_from, o.checked_to,
 		(SELECT count(*) FROM objective_pending AS p WHERE p.job_id = o.job_id), c.band, c.good, c.late, c.missed
@@ -63,19 +63,19 @@ func MeasuredOf(ctx context.Context, q db.Querier, jobs, counted string, args ..
 	return all, nil
 }
 
-// LatestCounts selects the buckets c by which MeasuredOf tells whether an error budget burns.
+// LatestCounts selects the buckets c from which MeasuredOf computes whether an error budget burns.
 func LatestCounts() string {
 	return fmt.Sprintf(` AND c.minutes = 5 AND c.from_at >= o.checked_to - CAST(%d AS BIGINT)`, dispatcher.ObjectiveBurnSpan.Milliseconds())
 }
 
-// MeasuredJob is a job with what was counted of it.
+// MeasuredJob is a job with its counts.
 type MeasuredJob struct {
 	ID  int64
 	Job dispatcher.Job
 	dispatcher.ObjectiveMeasured
 }
 
-// measuredBand is a job with what was counted of it in a band; nil: in none.
+// measuredBand is a job with its counts in a band; nil: in no band.
 type measuredBand struct {
 	MeasuredJob
 	band *int
@@ -101,7 +101,7 @@ func scanMeasured(row db.Scanner) (b measuredBand, err error) {
 	return b, nil
 }
 
-// add adds the counts of a band to those of all the times that it is part of.
+// add adds the counts of a band to all spans that include it.
 func (j *MeasuredJob) add(of measuredBand) {
 	switch {
 	case of.band == nil:
@@ -116,7 +116,7 @@ func (j *MeasuredJob) add(of measuredBand) {
 	}
 }
 
-// ObjectiveStatus returns how a job does by its objective.
+// ObjectiveStatus returns the status of a job's objective.
 func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()

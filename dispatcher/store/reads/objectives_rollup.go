@@ -15,24 +15,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// How fires are counted exactly once, although nothing of a fire tells of it:
+// How fires are counted exactly once, although fires have no mark for it:
 //
-// The fires of a trigger are counted up to a cursor, which never passes the next fire that the trigger owes. So all fires
-// before it are claimed or settled, and are, from then on, in a claim, among the live runs, in the history or among the
-// misfires. These are read in the order in which a fire moves. Those in a claim or live are noted as pending; then the
-// history is counted without what is pending. A fire that ends in between is pending, and is counted from there, once.
-// Counts, pending fires and cursors are one transaction.
+// The fires of a trigger are counted up to a cursor, which never passes the next fire of the trigger. So all fires
+// before it are claimed or settled, and from then on are in a claim, among the live runs, in the history or among the
+// misfires. These are read in the order in which a fire moves. Fires in a claim or live are noted as pending; then the
+// history is counted without the pending fires. A fire that ends in between is pending, and is counted once, from
+// there. Counts, pending fires and cursors are one transaction.
 
 const (
-	// objectiveLag is how long fires may take to be claimed before a bucket is counted. A later one is counted next time.
+	// objectiveLag is how long fires may take to be claimed before their bucket is counted. Later ones come next time.
 	objectiveLag = 30 * time.Second
-	// objectiveSpan bounds for how much time one step counts fires of a trigger, in milliseconds, and pendingAtOnce how many
-	// pending fires it looks at.
+	// objectiveSpan bounds the time for which one step counts fires of a trigger, in milliseconds, and pendingAtOnce
+	// the number of pending fires that it reads.
 	objectiveSpan = definitions.ObjectiveHour
 	pendingAtOnce = 1000
 )
 
-// RollUpObjectives counts fires of some jobs, each in a transaction of its own.
+// RollUpObjectives counts fires of some jobs, each in its own transaction.
 func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) (rolled dispatcher.ObjectivesRolled, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -77,7 +77,7 @@ type objectiveStep struct {
 	counts              map[int64]*dispatcher.ObjectiveCounts // by bucket
 }
 
-// rollUpObjective counts fires of one job, and tells whether there are more before target.
+// rollUpObjective counts fires of one job, and reports whether there are more before target.
 func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time.Time) (more bool, err error) {
 	err = s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
 		more = false
@@ -113,7 +113,7 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 			return err
 		}
 		if after != 0 && checked == target {
-			checked-- // the rest of what is pending is for the next step
+			checked-- // the next step reads the remaining pending fires
 		}
 		// $1 job, $2 up to when, $3 where to go on with what is pending
 		err = t.Exec(ctx, `UPDATE objectives SET checked_to = $2, pending_after = $3 WHERE job_id = $1`, job, checked, after)
@@ -126,11 +126,11 @@ func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time
 	return more, err
 }
 
-// span is a time of which the fires of some triggers are counted: from is inclusive, to is not.
+// span is the time in which the fires of some triggers are counted: from is inclusive, to is exclusive.
 type span struct{ from, to int64 }
 
-// countTriggers counts the fires of all triggers of the job, from their cursors on, and returns up to when that is done.
-// A trigger that is new since the last step has no fires from before.
+// countTriggers counts the fires of all triggers of the job from their cursors on, and returns up to when it has
+// counted. A new trigger since the last step has no earlier fires.
 func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64, error) {
 	// $1 job, $2 up to when fires of the others are counted
 	const known = `INSERT INTO objective_triggers (job_id, trigger_id, rolled_to)
@@ -214,13 +214,13 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	return s.Exec(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
 }
 
-// firstStart is when the first attempt of a run r began, whose row is a if another attempt followed.
+// firstStart is when the first attempt of a run r began. Its row is a if another attempt followed.
 const firstStart = `CASE WHEN r.attempt > 1 AND a.started_at IS NOT NULL THEN a.started_at ELSE r.ended_at - r.started_ms END`
 
-// endedFire is a fire whose first attempt is over, or that ended without one.
+// endedFire is a fire with an ended first attempt, or one that ended without any.
 type endedFire struct {
 	scheduled int64
-	started   *int64 // the first attempt; nil: there was none
+	started   *int64 // of the first attempt; nil: none
 	state     run.State
 }
 
@@ -244,16 +244,16 @@ func (s *objectiveStep) add(fire endedFire) {
 	case fire.started != nil && *fire.started-fire.scheduled <= s.within:
 		s.at(fire.scheduled).Good++
 	case fire.started == nil && (fire.state == run.Skipped || fire.state == run.Cancelled):
-		// The job's policy or an operator did not want it.
+		// The job's policy or an operator prevented it.
 	case fire.state == run.Superseded:
-		// A newer fire had been done in its place.
+		// A newer fire ran instead.
 	default:
 		s.at(fire.scheduled).Late++
 	}
 }
 
-// countPending counts those of the pending fires after an instant whose first attempt is over meanwhile. It returns where
-// the next step goes on; 0: this one looked at all.
+// countPending counts the pending fires after an instant with a first attempt that has ended meanwhile. It returns
+// where the next step continues; 0: all were read.
 func (s *objectiveStep) countPending(ctx context.Context, after int64) (next int64, err error) {
 	// $1 job, $2 instant, $3 limit
 	const page = `SELECT p.scheduled_at, p.trigger_id, p.kind FROM objective_pending AS p WHERE p.job_id = $1 AND p.scheduled_at > $2
@@ -264,13 +264,13 @@ func (s *objectiveStep) countPending(ctx context.Context, after int64) (next int
 		return 0, err
 	}
 	if len(keys) > pendingAtOnce {
-		next = keys[pendingAtOnce][0] // all of this instant are in the page, because a trigger has one
+		next = keys[pendingAtOnce][0] // the page has all fires of this instant, because a trigger has one
 		keys = slices.DeleteFunc(keys, func(k [3]int64) bool { return k[0] > next })
 	}
 	return next, s.resolve(ctx, keys)
 }
 
-// resolve counts those of pending fires whose first attempt is over. Those from before the window are dropped.
+// resolve counts the pending fires with an ended first attempt. It drops those from before the window.
 func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 	var at, trigger, kind []int64
 	for _, k := range keys {
@@ -283,7 +283,7 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 	attempted := batch + ` SELECT a.trigger_id, a.kind, a.scheduled_at, a.started_at, a.state
 		FROM b JOIN attempts AS a ON` + s.SameRun("a", "b.scheduled_at", "b.trigger_id", "b.kind") + ` AND a.attempt = 1`
 	over := map[[3]int64]endedFire{}
-	for _, query := range []string{attempted, ended} { // what the history says of a run comes last, as it is what is counted of others
+	for _, query := range []string{attempted, ended} { // the history comes last and wins, as for other fires
 		_, err := db.Collect(ctx, s, func(row db.Scanner) (key [3]int64, err error) {
 			fire, err := scanEndedFire(db.WiderRow{Scanner: row, Before: []any{&key[1], &key[2]}})
 			key[0] = fire.scheduled
@@ -314,7 +314,7 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 	return s.Exec(ctx, remove, append([]any{s.job}, s.Batch(at, trigger, kind)...)...)
 }
 
-// writeCounts adds what was counted, and removes what is older than anything that is shown.
+// writeCounts adds the counts, and deletes those older than anything shown.
 func (s *objectiveStep) writeCounts(ctx context.Context) error {
 	var minutes, from, good, late, missed []int64
 	for bucket, counts := range s.counts {

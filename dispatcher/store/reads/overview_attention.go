@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
-// that there are, or by an index in the order of the list.
+// Attention returns everything that needs attention: each kind by one or a few statements over small tables, such as
+// the pauses, or by an index in the order of the list.
 func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (view.Attention, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -49,18 +49,18 @@ func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (vi
 	return l.found, nil
 }
 
-// looker looks for what asks for attention.
+// looker finds what needs attention.
 type looker struct {
 	*Store
 	apps      []int64 // empty: all
 	at, since time.Time
 	found     view.Attention
 
-	failures        []failure // the latest of the apps, the latest first
-	furtherFailures bool      // some apps have failures before all that were looked through
+	failures        []failure // the latest of the apps, latest first
+	furtherFailures bool      // some apps have failures before all that were examined
 }
 
-// ofApps is the condition that a column is the id of one of the apps, with an AND before it; empty for all apps.
+// ofApps is the condition, with AND in front, that a column is the id of one of the apps; empty for all apps.
 func (l *looker) ofApps(column string, args *definitions.StatementArgs) string {
 	if len(l.apps) == 0 {
 		return ""
@@ -69,10 +69,10 @@ func (l *looker) ofApps(column string, args *definitions.StatementArgs) string {
 	return ` AND ` + column + l.db.In(len(*args))
 }
 
-// shownMost is the LIMIT of a list: what is shown, and one more.
+// shownMost is the LIMIT of a list: the shown items, and one more.
 const shownMost = view.MaxAttention + 1
 
-// begin returns the beginning of a list, which is not null in JSON if it is empty.
+// begin returns the beginning of a list; an empty one is not null in JSON.
 func begin[T any](all []T) view.Newest[T] {
 	if len(all) > view.MaxAttention {
 		return view.Newest[T]{Items: all[:view.MaxAttention], More: true}
@@ -88,7 +88,7 @@ func foundFirst[T any](ctx context.Context, l *looker, scan func(db.Scanner) (T,
 	return begin(all), err
 }
 
-// misfires looks for misfires, by the time at which they were decided.
+// misfires finds misfires, by the time of their decisions.
 func (l *looker) misfires(ctx context.Context) (err error) {
 	args := definitions.StatementArgs{l.since.UnixMilli()}
 	l.found.Misfires, err = foundFirst(ctx, l, scanMisfire, misfireQuery(`SELECT * FROM misfires`)+` WHERE m.decided_at >= $1`+
@@ -96,7 +96,7 @@ func (l *looker) misfires(ctx context.Context) (err error) {
 	return err
 }
 
-// overdue looks for triggers that are due and not claimed, as the poll finds them.
+// overdue finds triggers that are due and not claimed, as the poll does.
 func (l *looker) overdue(ctx context.Context) (err error) {
 	args := definitions.StatementArgs{l.at.Add(-view.OverdueAfter).UnixMilli()}
 	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
@@ -110,7 +110,7 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 	return err
 }
 
-// quarantined looks for triggers in state error. They are few, so that they are found first, whatever the apps.
+// quarantined finds triggers in state error. They are few, so they are read first, whatever the apps.
 func (l *looker) quarantined(ctx context.Context) (err error) {
 	var args definitions.StatementArgs
 	l.found.Quarantined, err = foundFirst(ctx, l, func(row db.Scanner) (t view.QuarantinedTrigger, err error) {
@@ -122,7 +122,7 @@ func (l *looker) quarantined(ctx context.Context) (err error) {
 	return err
 }
 
-// pauses looks for what people paused, the longest first.
+// pauses finds pauses of users, the longest first.
 func (l *looker) pauses(ctx context.Context) error {
 	var args, ofTriggers, ofApps definitions.StatementArgs
 	jobs, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, '', j.pause FROM jobs AS j
@@ -161,7 +161,7 @@ func scanStanding(row db.Scanner) (p view.StandingPause, err error) {
 	return p, err
 }
 
-// alerts looks for conditions that hold.
+// alerts finds firing conditions.
 func (l *looker) alerts(ctx context.Context) error {
 	var w db.Conditions
 	w.Text = " AND s.firing"
@@ -178,8 +178,8 @@ func (l *looker) alerts(ctx context.Context) error {
 	return err
 }
 
-// circuits looks for hosts that runs wait for. The circuits themselves are in the memory of each node; a run that one of them
-// defers leaves a row.
+// circuits finds hosts that runs wait for. The circuits themselves are in the memory of each node; a run that one of
+// them defers leaves a row.
 func (l *looker) circuits(ctx context.Context) (err error) {
 	var args definitions.StatementArgs
 	l.found.Circuits, err = foundFirst(ctx, l, func(row db.Scanner) (c view.OpenCircuit, err error) {
@@ -197,7 +197,7 @@ func (l *looker) circuits(ctx context.Context) (err error) {
 	return err
 }
 
-// setAside looks for rows that were set aside, and then for ends whose followers could not be queued.
+// setAside finds rows that were set aside, and then ends whose followers could not be queued.
 func (l *looker) setAside(ctx context.Context) error {
 	var args definitions.StatementArgs
 	rows := dispatch.SetAsideRows(l.at, l.ofApps(`x.app_id`, &args))
@@ -206,7 +206,7 @@ func (l *looker) setAside(ctx context.Context) error {
 		return err
 	}
 	args = nil
-	// An end whose job is gone belongs to no app any more.
+	// The end of a deleted job belongs to no app.
 	chosen := `SELECT * FROM pending_ends AS e WHERE e.try_at > 0`
 	if len(l.apps) > 0 {
 		chosen += ` AND EXISTS (SELECT 1 FROM jobs AS of WHERE of.id = e.job_id` + l.ofApps(`of.app_id`, &args) + `)`
@@ -224,8 +224,8 @@ func (l *looker) setAside(ctx context.Context) error {
 var waiters = ` FROM host_waits AS o JOIN live_runs AS r ON r.waits_for = o.id AND r.waits_for <> 0
 	WHERE o.app_id = c.app_id AND o.host = c.host LIMIT ` + strconv.Itoa(view.MaxWaitingRuns)
 
-// nodes looks for nodes that are not well, and for a rollback, for those who may see all apps. Nodes that vanished stay in the
-// database until they are purged, and a fleet that scales up and down may leave thousands.
+// nodes finds unhealthy nodes, and a rollback, for users who may see all apps. Vanished nodes stay in the database
+// until they are purged, and a fleet that scales up and down may leave thousands.
 func (l *looker) nodes(ctx context.Context) error {
 	if len(l.apps) > 0 {
 		return nil

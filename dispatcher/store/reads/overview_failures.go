@@ -16,12 +16,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// examinedFailures is how many of the latest failures of all apps are looked through.
+// examinedFailures is how many of the latest failures of all apps are examined.
 const examinedFailures = 5_000
 
-// failed looks for the runs that failed last: of each app the latest, then of each the one before, and so on. If one app fails so
-// often that too many of the latest are its own, the others are found by what the handler noted of them, and those of some apps
-// job by job.
+// failed finds the latest failed runs: the latest of each app, then the previous one of each, and so on. If one app has
+// too many of the latest failures, the others are found through the failures noted by the handler, and those of some
+// apps job by job.
 func (l *looker) failed(ctx context.Context) error {
 	if err := l.readFailures(ctx); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (l *looker) failed(ctx context.Context) error {
 			return err
 		}
 	}
-	// What was noted may have been retried since.
+	// Noted failures may have been retried since.
 	found = slices.DeleteFunc(found, func(r run.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) })
 	found = append(found, ofJobs...)
 	slices.SortStableFunc(found, laterEnd)
@@ -71,13 +71,13 @@ type failure struct {
 	endedAt    time.Time
 	class      run.Class
 	httpStatus int
-	error      string // if a secret is to blame for it
+	error      string // if a secret caused it
 	app        int64
-	deleted    bool // its job is
+	deleted    bool // its job is deleted
 }
 
-// readFailures reads the latest failures of the apps, by runs_failed, the latest first. Their jobs are read in a statement of their
-// own: PostgreSQL would else read through all jobs, and SQLite look three times for each. Failures of jobs that were purged are left out.
+// readFailures reads the latest failures of the apps by runs_failed, latest first, and their jobs separately: otherwise
+// PostgreSQL would read through all jobs, and SQLite search thrice for each. It leaves out failures of purged jobs.
 func (l *looker) readFailures(ctx context.Context) error {
 	// $1 since when. One more than are looked through tells whether there are further ones.
 	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.ended_at, coalesce(r.class, ''), r.http_status,
@@ -120,12 +120,12 @@ func (l *looker) readFailures(ctx context.Context) error {
 	return nil
 }
 
-// laterEnd orders runs by their ends, the latest first.
+// laterEnd orders runs by their ends, latest first.
 func laterEnd(a, b run.Run) int {
 	return cmp.Or(db.Zeroable(b.EndedAt).Compare(db.Zeroable(a.EndedAt)), cmp.Compare(a.ID, b.ID))
 }
 
-// byTurns orders items, such that the first of each app come first, then of each the second, and so on.
+// byTurns orders items in turns: the first of each app, then the second of each, and so on.
 func byTurns[T any, A comparable](items []T, app func(T) A) []T {
 	type placed struct {
 		item  T
@@ -145,16 +145,16 @@ func byTurns[T any, A comparable](items []T, app func(T) A) []T {
 }
 
 const (
-	// burningCounts is how many of the latest counts of fires that were not in time are looked through. A budget
-	// burns only if fires of the last half hour were not in time: so many jobs may do so at once, by seven counts each.
+	// burningCounts is how many of the latest counts of late or missed fires are examined. A budget burns only if fires
+	// of the last half hour were late or missed: so many jobs may burn at once, with seven counts each.
 	burningCounts = 20_000
-	// burning is how many of these jobs are looked at for their error budgets, and burningAtOnce how many are read at once: with as
-	// many found as are shown, the others are not read.
+	// burning is how many of these jobs are checked for their error budgets, and burningAtOnce how many are read at
+	// once: once enough are found to show, the others are not read.
 	burning       = 500
 	burningAtOnce = 100
 )
 
-// objectives looks for error budgets that burn too fast: of jobs whose latest counts have fires that were not in time.
+// objectives finds error budgets that burn too fast: of jobs with late or missed fires in their latest counts.
 func (l *looker) objectives(ctx context.Context) error {
 	args := definitions.StatementArgs{l.at.Add(-dispatcher.ObjectiveBurnSpan).UnixMilli()}
 	mine := "" // so that no other app, however late it is, uses up what is looked through for some
@@ -200,7 +200,7 @@ func (l *looker) objectives(ctx context.Context) error {
 	return nil
 }
 
-// measured reads what was counted of jobs, by the buckets that counted selects.
+// measured reads the counts of jobs in the buckets that counted selects.
 func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]MeasuredJob, error) {
 	// From $1 on: ids
 	return MeasuredOf(ctx, l.db.Read, l.db.Rows(0, 1, "", db.IDColumns...), counted, l.db.Batch(jobs)...)

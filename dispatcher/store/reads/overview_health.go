@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// examinedSuccesses is how many of the latest runs of a job that are over are looked through for one that succeeded.
+	// examinedSuccesses is how many of the latest ended runs of a job are examined for a success.
 	examinedSuccesses = 100
-	// MostUnlisted bounds what it costs to count the jobs that are not listed.
+	// MostUnlisted bounds the cost of counting the jobs that are not listed.
 	MostUnlisted = 100_000
 )
 
-// HealthOfJobs returns how the first jobs do, and how many more there are.
+// HealthOfJobs returns the health of the first jobs, and the number of others.
 func (s *Store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *Store) HealthOfJobs(ctx context.Context, apps []string, most int, now t
 	return jobs, all - len(jobs), nil
 }
 
-// countJobs returns how many jobs some apps have, each up to a bound; no apps stand for all of them, which have that bound together.
+// countJobs returns how many jobs some apps have, each up to a bound; without apps all jobs count, up to one bound.
 func (s *Store) countJobs(ctx context.Context, apps []string, most int) (count int, err error) {
 	if len(apps) == 0 {
 		apps = []string{""}
@@ -78,7 +78,7 @@ func (s *Store) countJobs(ctx context.Context, apps []string, most int) (count i
 	return count, nil
 }
 
-// addSuccesses adds to jobs when their latest successes ended.
+// addSuccesses adds to jobs the ends of their latest successes.
 func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []dispatcher.JobHealth, recent int64) error {
 	if len(rows) == 0 {
 		return nil
@@ -111,14 +111,14 @@ type refusedRun struct {
 	view.CredentialFailure
 }
 
-// refused returns a failure as one for which a secret is to blame.
+// refused returns a failure as a refusedRun.
 func (f failure) refused() refusedRun {
 	return refusedRun{f.job, view.CredentialFailure{Reason: view.CredentialReasonOf(f.class, f.httpStatus), Run: f.key.String(),
 		Class: f.class, HTTPStatus: f.httpStatus, Error: f.error, At: f.endedAt}}
 }
 
-// credentials looks for jobs that fail because of a secret: in the latest failures, and in runs that are to be attempted again.
-// Of both it looks through a bounded number.
+// credentials finds jobs that fail because of a secret: in the latest failures, and in runs that wait for a retry. It
+// examines a bounded number of both.
 func (l *looker) credentials(ctx context.Context) error {
 	var args definitions.StatementArgs
 	waiting := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.class, r.http_status, r.error
@@ -160,7 +160,7 @@ func (l *looker) credentials(ctx context.Context) error {
 	return nil
 }
 
-// nameSecrets names jobs and the secrets that they send, themselves or by their groups.
+// nameSecrets names jobs and the secrets that they send, themselves or through their groups.
 func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 	if len(of) == 0 {
 		return nil
@@ -221,12 +221,12 @@ func (l *looker) groupsOf(ctx context.Context, jobs []definitions.JobRow) (map[i
 	return groups, err
 }
 
-// oldestExamined is how many of the oldest runs are looked through for one that should be gone: runs that ended late, such as
-// those of a backfill, are kept for longer.
+// oldestExamined is how many of the oldest runs are examined for overdue ones: runs that ended late, such as those of a
+// backfill, are kept longer.
 const oldestExamined = 1000
 
-// lateRetention returns the history that should be gone at now: that which no app keeps, and that of each app that keeps less
-// than others, as far as its sweep is behind. Those that are behind for longer come first.
+// lateRetention returns the history that is past its retention at now: of all apps together, and of each app that keeps
+// less than others, as far as its sweep is behind. The longest overdue come first.
 func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRetention, error) {
 	type kept struct {
 		name                                string
@@ -258,7 +258,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 		add("", longest, oldest, gone)
 	}
 	for _, app := range apps {
-		// What is from before the app was created is a backfill's, and is kept by when it ended.
+		// Runs from before the app was created belong to a backfill, and are kept by their ends.
 		if from := max(app.from, app.sweptTo, db.Day(app.createdAt)); app.retention < longest && !app.deleted {
 			add(app.name, app.retention, from, from)
 		}
@@ -269,15 +269,14 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	return late, nil
 }
 
-// oldestHistory returns where the runs that there are begin, and from when on retention has to have removed them to be up to
-// date.
+// oldestHistory returns the instant of the oldest runs, and the time up to which retention should have removed history.
 func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
 	if s.db.ByDay() {
 		there, err := db.Partitions(ctx, s.db.Read)
 		if err != nil {
 			return 0, 0, false, err
 		}
-		if len(there) > 0 { // it goes with the day after it; see db.RotatePartitions
+		if len(there) > 0 { // it is dropped with the day after it; see db.RotatePartitions
 			oldest, gone, found = there[0].Day, there[0].Day+2*db.DayMillis, true
 		}
 	}
@@ -292,7 +291,7 @@ func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bo
 	return oldest, gone, found, nil
 }
 
-// retention looks for history that should have been gone for long.
+// retention finds history long past its retention.
 func (l *looker) retention(ctx context.Context) error {
 	late, err := l.lateRetention(ctx, l.at)
 	l.found.Retention = begin(slices.DeleteFunc(late, func(r view.LateRetention) bool {

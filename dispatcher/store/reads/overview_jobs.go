@@ -19,15 +19,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// How many jobs a page of summaries looks at, for those that a query selects: names are in an index, states and labels in
-// the rows of jobs, and results are looked up in the history, job by job.
+// How many jobs a page of summaries examines for those that a query selects: names are in an index, states and labels
+// in the rows of jobs, and results are looked up in the history, job by job.
 const (
 	examinedNames   = 100_000
 	examinedJobs    = 2_000
 	examinedResults = 1_000
 )
 
-// summaryColumns are those of a job AS j in lists over all apps.
+// summaryColumns are the columns of a job AS j in lists over all apps.
 const summaryColumns = `j.id, j.app, j.name, j.description, j.labels, j.state, j.enabled, j.paused, j.pause, j.app_paused, j.revision,
 	j.target_kind, j.target_name`
 
@@ -80,11 +80,11 @@ func (s *Store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]
 	return summaries, list.next, nil
 }
 
-// SummaryList is a page of summaries that is being read.
+// SummaryList is a page of summaries under construction.
 type SummaryList struct {
 	Query    dispatcher.JobQuery
-	app, job string // after which it goes on
-	left     int    // jobs that it may still look at
+	app, job string // after which it continues
+	left     int    // jobs that it may still examine
 	Recent   int64  // the instant since which most jobs have a run
 	found    []summaryRow
 	next     string
@@ -146,7 +146,7 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 	if filters == "" {
 		return nil
 	}
-	// Did the page look at all jobs? If not, the next goes on after the last of them.
+	// Did the page examine all jobs? If not, the next one continues after the last of them.
 	args = nil
 	last := `SELECT j.app, j.name` + list.Candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.Add(list.left-1)
 	var lastApp, lastJob string
@@ -157,7 +157,7 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 	return err
 }
 
-// Candidates are the jobs AS j that a page looks at, in its order.
+// Candidates are the jobs AS j that a page examines, in its order.
 func (l *SummaryList) Candidates(app string, args *definitions.StatementArgs) string {
 	where := ` FROM jobs AS j WHERE j.deleted_at IS NULL AND j.part_of = 0`
 	if l.Query.Host != "" {
@@ -175,8 +175,8 @@ func (l *SummaryList) Candidates(app string, args *definitions.StatementArgs) st
 	return where + ` ORDER BY j.app, j.name`
 }
 
-// latestOf is a query for one value of the run of a job that was scheduled last among the runs r of a table, of those that
-// meet conditions. The order begins with the job, as in db.EndedOfEach.
+// latestOf is a query for one value of the latest scheduled run of a job among the runs r of a table that meet
+// conditions. The order begins with the job, as in db.EndedOfEach.
 func latestOf(value, table, job, conditions string) string {
 	at := `r.scheduled_at`
 	if table == "live_runs" {
@@ -186,12 +186,12 @@ func latestOf(value, table, job, conditions string) string {
 		conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC LIMIT 1)`
 }
 
-// earlier is how long before the latest days the days reach in which most of the other jobs have run: PostgreSQL looks into an index for
-// each day, and those of ninety days take it thirty times as long as those of the latest.
+// earlier is how long before the latest days the second range begins, in which most other jobs have run: PostgreSQL
+// searches an index for each day, and ninety days take thirty times as long as the latest ones.
 const earlier = 14 * db.DayMillis
 
-// latestEndOf is latestOf for the history. It looks into the latest days first, because each day has an index of its own, and into all
-// days last.
+// latestEndOf is latestOf for the history. It searches the latest days first, because each day has its own index, and
+// all days last.
 func latestEndOf(value, job string, recent int64) string {
 	since := func(from int64) string {
 		return latestOf(value, `runs`, job, ` AND r.scheduled_at >= `+strconv.FormatInt(from, 10))
@@ -214,7 +214,7 @@ func (l *SummaryList) Filters(args *definitions.StatementArgs) (where string) {
 	return where
 }
 
-// summaryIDs returns the keys of jobs, and where each is.
+// summaryIDs returns the keys of jobs, and the position of each.
 func summaryIDs(jobs []summaryRow) (ids []int64, at map[int64]int) {
 	at = make(map[int64]int, len(jobs))
 	for i, job := range jobs {
@@ -223,7 +223,7 @@ func summaryIDs(jobs []summaryRow) (ids []int64, at map[int64]int) {
 	return ids, at
 }
 
-// addFires adds how many triggers jobs have, and when the first of them fires.
+// addFires adds the numbers of triggers of jobs, and their next fires.
 func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	if len(jobs) == 0 {
 		return nil
@@ -243,7 +243,7 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	}, fires, s.db.Batch(ids)...)
 }
 
-// A run as one text, which readLatest reads: of those that are over, and of the others.
+// A run as one text for readLatest: of ended runs, and of others.
 const (
 	summarizedEnd = `r.scheduled_at || ' ' || r.trigger_id || ' ' || r.kind || ' ' || r.attempt || ' ' || r.ended_at || ' ' ||
 		coalesce(r.ended_at - r.started_ms, -1) || ' ' || coalesce(r.state, 'succeeded') || ' ' || coalesce(r.class, '')`
@@ -323,7 +323,7 @@ func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int
 	}, claimed, s.db.Batch(ids)...)
 }
 
-// consider makes a run the latest of its job, if it was scheduled after the one that is known.
+// consider makes a run the latest of its job if it was scheduled after the known one.
 func (j *summaryRow) consider(run dispatcher.RunSummary) {
 	if j.LatestRun == nil || run.ScheduledAt.After(j.LatestRun.ScheduledAt) {
 		j.LatestRun = &run

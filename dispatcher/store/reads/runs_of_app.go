@@ -16,23 +16,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
-// runs are found job by job, in a span of time that begins short and ends with the page: so the
-// list reads about as many rows as it shows, and looks once into the index of a day for each job that the app has
-// or had. What other apps have in the same days costs nothing.
+// The history has no index of apps: it would cost each fire an entry, only for one list. The runs of an app are found
+// job by job, in a span of time that begins short and ends with the page: so the list reads about as many rows as it
+// shows, and searches the index of a day once for each job that the app has or had. Runs of other apps in the same days
+// cost nothing.
 
 const (
-	// firstSpan is what of the past is looked at first, and each look goes spanGrowth times as far back as all before
-	// it: of a steady app one reads at most that many times what it needs. A look costs a search in the index for each
-	// job, so that for an app with many jobs few looks matter more than few rows.
+	// firstSpan is the span of the first search, and each search goes spanGrowth times as far back as all before it:
+	// for a steady app a list reads at most that many times what it needs. A search looks into the index once for each
+	// job, so for an app with many jobs few searches matter more than few rows.
 	firstSpan  = time.Minute
 	spanGrowth = 16
-	// lastSpan reaches beyond the longest retention there can be: a look that would reach so far has no lower bound.
+	// lastSpan exceeds the longest possible retention: a search that far back has no lower bound.
 	lastSpan = 15 * 365 * 24 * time.Hour
 )
 
-// runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
-// alone, which has none of them; those that failed for good have an index of their own.
+// runsOfApp returns a page of the runs of all jobs of an app. For states of unfinished runs it does not read the
+// history; runs that failed permanently have their own index.
 func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.Conditions) ([]run.Run, error) {
 	app := run.AppID(query.App)
 	if slices.Contains(repeat.DeadLetterStates, query.State) {
@@ -63,8 +63,8 @@ func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of db.
 	return s.lookBack(ctx, query, of, found, look)
 }
 
-// addApp adds the condition that a run r, one of few that are not over, is of an app. If the app has many jobs, it is looked up row by
-// row: SQLite would else look for runs of each of them.
+// addApp adds the condition that a run r, one of few unfinished ones, belongs to an app. For an app with many jobs it
+// is checked row by row: otherwise SQLite would search for runs of each job.
 func addApp(w *db.Conditions, app int64, many bool) {
 	if many {
 		w.Add(ofAppID, app)
@@ -73,7 +73,7 @@ func addApp(w *db.Conditions, app int64, many bool) {
 	}
 }
 
-// UnendedOfApp is a query for the runs of an app that are not over and meet conditions. limit orders and limits them.
+// UnendedOfApp is a query for the unfinished runs of an app that meet conditions. limit orders and limits them.
 func UnendedOfApp(w db.Conditions, claimed string, app int64, many bool, limit string) (query string, args []any) {
 	addApp(&w, app, many)
 	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.Text + limit }
@@ -81,10 +81,10 @@ func UnendedOfApp(w db.Conditions, claimed string, app int64, many bool, limit s
 		limit, w.Args
 }
 
-// look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
+// look finds runs of an app, job by job, that meet conditions, latest first and at most so many.
 type look func(w db.Conditions, most int) ([]run.Run, error)
 
-// lookBack returns a page of the runs of an app: what a walk has found of it, and what look finds before that, in a span of time first.
+// lookBack returns a page of the runs of an app: those that a walk found, then those of look, in growing spans of time.
 func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, found walked, look look) ([]run.Run, error) {
 	page, span := found.runs, cmp.Or(found.span, firstSpan)
 	if found.all || len(page) == query.Page.Limit {
@@ -119,7 +119,7 @@ func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of db.C
 	}
 }
 
-// latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
+// latestInstant returns where a list starts to look back. Later scheduled runs belong to the first search, too.
 func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
 	latest, err := s.db.Now(ctx, s.db.Read)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 	return latest, nil
 }
 
-// ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
-// index for each and never reads the history of all.
+// ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL expects few of them, so it
+// searches an index for each and never reads the history of all.
 func (s *Store) ofJobs(condition string) string {
 	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.db.SeemingFew(`j.id`) + ` ORDER BY j.id)`
 }
@@ -174,10 +174,10 @@ func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit 
 	}, `SELECT * FROM (`+list+`) AS r`+first, job, from.UnixMilli(), to.UnixMilli())
 }
 
-// What a strip reads. The history has no index of triggers: the latest fires of one are looked for among the latest runs of
-// its job, of which there is a bound, and all others are looked up by their keys.
+// The reads for a strip. The history has no index of triggers: the latest fires of a trigger are searched among a
+// bounded number of the latest runs of its job, and all others are looked up by their keys.
 
-// lookedThrough is how many runs of a job are looked through for those of one trigger.
+// lookedThrough is how many runs of a job are searched for those of one trigger.
 const lookedThrough = 2000
 
 // LatestFires returns the scheduled times of a trigger's runs among the latest runs of its job, latest first.
@@ -200,7 +200,7 @@ func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to ti
 		list, job, trigger, from.UnixMilli(), to.UnixMilli())
 }
 
-// RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.
+// RunsAt returns the runs of some keys, latest first. It leaves out missing ones.
 func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -217,17 +217,17 @@ func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	return db.Collect(ctx, s.db.Read, scanRun, RunQuery(picked), s.keysBatch(keys)...)
 }
 
-// sameKey tells whether a run r is that of a key b.
+// sameKey is the condition that a run r has a key b.
 const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
 
-// endedOfKeys begins a query with the keys of keysBatch as b, and selects their ended runs. PostgreSQL makes a plan for the days between
-// the first and the last of them only.
+// endedOfKeys begins a query with the keys of keysBatch as b, and selects their ended runs. PostgreSQL plans only for
+// the days between the first and the last of them.
 func (s *Store) endedOfKeys() string {
 	// $1 first, $2 last instant, $3 on: the keys
 	return s.db.Rows(0, 3, "", db.FireKeyColumns...) + s.db.EndedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
 }
 
-// keysBatch returns the parameters of endedOfKeys; there is at least one key.
+// keysBatch returns the parameters of endedOfKeys, for at least one key.
 func (s *Store) keysBatch(keys []run.Key) []any {
 	var at, trigger, kind []int64
 	for _, key := range keys {
@@ -236,7 +236,7 @@ func (s *Store) keysBatch(keys []run.Key) []any {
 	return append([]any{slices.Min(at), slices.Max(at)}, s.db.Batch(at, trigger, kind)...)
 }
 
-// misfireQuery completes a query for rows of misfires to one that scanMisfire reads.
+// misfireQuery completes a query for rows of misfires for scanMisfire.
 func misfireQuery(picked string) string {
 	return `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up,
 		m.node, m.decided_at
@@ -244,7 +244,7 @@ func misfireQuery(picked string) string {
 		JOIN triggers AS t ON t.id = m.trigger_id`
 }
 
-// triggerThere is the condition that the trigger of a misfire r is not yet purged. Others have no name to be shown.
+// triggerThere is the condition that the trigger of a misfire r is not yet purged. Others have no name to show.
 const triggerThere = `EXISTS (SELECT 1 FROM triggers AS t WHERE t.id = r.trigger_id)`
 
 func scanMisfire(row db.Scanner) (dispatcher.Misfire, error) {
@@ -286,9 +286,9 @@ func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 	return s.latestMisfires(ctx, w, query.Page.Limit)
 }
 
-// misfireConditions returns those of a query that name neither app nor job.
+// misfireConditions returns the conditions of a query except app and job.
 func misfireConditions(query dispatcher.RunQuery) (w db.Conditions, err error) {
-	w.Add("r.from_at >= %s", int64(math.MinInt64)) // as db.LatestOfEach wants it
+	w.Add("r.from_at >= %s", int64(math.MinInt64)) // for db.LatestOfEach
 	if !query.From.IsZero() {
 		w.Add("r.to_at >= %s", query.From.UnixMilli())
 	}
@@ -305,19 +305,19 @@ func misfireConditions(query dispatcher.RunQuery) (w db.Conditions, err error) {
 	return w, nil
 }
 
-// latestFirst orders misfires r as lists show them, those that are limited to a page.
+// latestFirst orders misfires r like lists, limited to a page.
 func latestFirst(limit int) string {
 	return ` ORDER BY r.from_at DESC, r.trigger_id DESC LIMIT ` + strconv.Itoa(limit)
 }
 
-// latestMisfires returns those that meet conditions.
+// latestMisfires returns the latest misfires that meet conditions.
 func (s *Store) latestMisfires(ctx context.Context, w db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.Text + latestFirst(limit)
 	return db.Collect(ctx, s.db.Read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.Args...)
 }
 
-// misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
-// runs do, and what is before that job by job.
+// misfiresOfApp returns the latest misfires of an app. Like the lists of runs, it walks through the misfires of all
+// apps if the app has many jobs, and reads earlier ones job by job.
 func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w db.Conditions) ([]dispatcher.Misfire, error) {
 	app := run.AppID(query.App)
 	many, err := s.HasManyJobs(ctx, app, s.Walks.Jobs)
@@ -345,7 +345,7 @@ func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w 
 	return append(page, further...), err
 }
 
-// misfiresOfJobs looks for the latest misfires of an app job by job.
+// misfiresOfJobs finds the latest misfires of an app job by job.
 func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	// $1 app
 	jobs, err := db.Collect(ctx, s.db.Read, db.ScanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)

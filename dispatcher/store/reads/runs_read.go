@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// ClaimedNow is dispatch.ClaimedRuns for the days of the fires that are claimed now. A fire of another day that is claimed later
-// is left out, as if the list had been read before.
+// ClaimedNow is dispatch.ClaimedRuns for the days of the currently claimed fires. It leaves out fires of other days
+// that are claimed later, as if the list had been read before.
 func (s *Store) ClaimedNow(ctx context.Context) (string, error) {
 	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.db.ClaimedFires() + `) AS f`
 	var first, last *int64
@@ -38,7 +38,7 @@ func (s *Store) ClaimedNow(ctx context.Context) (string, error) {
 // latestRuns orders runs, the latest scheduled first.
 const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DESC`
 
-// RunQuery completes a query for rows of runs, named r, to one for runs with their names.
+// RunQuery completes a query for rows of runs, named r, with the names of the runs.
 func RunQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt, a.name, j.name, coalesce(t.name, ''),
 			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
@@ -77,7 +77,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 	}
 	if held != "" && (r.State == run.Queued || r.State == run.Retrying) {
 		r.Held = "app " + r.App + " is disabled"
-		// An app whose bounds cannot be read hides no run.
+		// An app with unreadable bounds hides no run.
 		if bounds, err := definitions.ReadBounds(r.App, held, ""); err == nil && bounds.Suspended {
 			r.Held = access.App{Name: r.App, AppSpec: access.AppSpec{Bounds: bounds}}.SuspendedMessage()
 		}
@@ -130,8 +130,8 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 	return runs, err
 }
 
-// unionOfRuns adds to a query for runs that are over the others that meet conditions. limit orders and limits
-// each of the three, and all.
+// unionOfRuns adds the other runs that meet conditions to a query for ended runs. limit orders and limits each of the
+// three parts and the whole.
 func unionOfRuns(ended, claimed, conditions, limit string) string {
 	return `SELECT * FROM (
 		SELECT * FROM (` + ended + `) AS ended UNION ALL
@@ -140,7 +140,7 @@ func unionOfRuns(ended, claimed, conditions, limit string) string {
 		) AS r` + limit
 }
 
-// RunConditions returns those of a query that do not name an app or job. trigger is the key of its trigger.
+// RunConditions returns the conditions of a query except app and job. trigger is the key of its trigger.
 func RunConditions(query dispatcher.RunQuery, trigger int64) (w db.Conditions, err error) {
 	if query.Parent == "" {
 		w.Text = " AND r.kind < 16" // no shards
@@ -169,18 +169,18 @@ func RunConditions(query dispatcher.RunQuery, trigger int64) (w db.Conditions, e
 		if err != nil {
 			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
-		// The first of these says nothing new, and lets PostgreSQL pass over the days after it.
+		// The first condition is redundant, and lets PostgreSQL skip later days.
 		w.Add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),
 			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code()))
 	}
 	return w, nil
 }
 
-// NamedIDs are those of a job and a trigger that a query names; 0: it names none.
+// NamedIDs are the ids of the job and trigger named in a query; 0: none is named.
 type NamedIDs struct{ Job, trigger int64 }
 
-// IDsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
-// keeps its name until it is purged.
+// IDsOf returns the ids for names, or ErrNotFound if a non-empty name never existed. Deleted ones keep their names
+// until they are purged.
 func (s *Store) IDsOf(ctx context.Context, app, job, trigger string) (of NamedIDs, err error) {
 	if app == "" {
 		return of, nil
@@ -206,7 +206,7 @@ func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 	return s.idOf(ctx, "job", app+"/"+name, jobs, run.AppID(app), name)
 }
 
-// idOf returns the id that a query finds, or ErrNotFound of what is shown so.
+// idOf returns the id found by a query, or ErrNotFound with the shown name.
 func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
 	id, found, err := db.First(ctx, s.db.Read, db.ScanInt, query, args...)
 	return id, db.OrNotFound(found, err, kind, shown)
@@ -227,7 +227,7 @@ func (s *Store) Run(ctx context.Context, id string) (run.Run, error) {
 	return r, addFollowers(ctx, s.db.Read, s.db.Flavor, &r, key)
 }
 
-// OneRun is the run of a key. In the history it is looked for in one partition.
+// OneRun is a query for the run of a key. In the history it reads one partition.
 // $1 scheduled instant, $2 trigger, $3 kind
 func OneRun(f db.Flavor) string {
 	const is = ` AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
@@ -235,8 +235,8 @@ func OneRun(f db.Flavor) string {
 		` UNION ALL SELECT * FROM (` + dispatch.ClaimedRuns(f, "", ` AND o.scheduled_at = $1`) + `)` + is
 }
 
-// FindRun returns a run with its attempts, or ErrNotFound. Its error says which parts cannot be read: they keep nobody from seeing or
-// cancelling it.
+// FindRun returns a run with its attempts, or ErrNotFound. An error of the run lists unreadable parts: they do not
+// prevent viewing or cancelling it.
 func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, error) {
 	key, err := run.ParseKey(id)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 		return r, err
 	}
 	listed := slices.ContainsFunc(r.Attempts, func(a run.Attempt) bool { return a.Attempt == r.Attempt })
-	if !listed && r.Attempt != 0 && r.EndedAt != nil && r.StartedAt != nil && r.Node != nil { // the run's own row holds its latest
+	if !listed && r.Attempt != 0 && r.EndedAt != nil && r.StartedAt != nil && r.Node != nil { // its row has the latest
 		r.Attempts = append(r.Attempts, run.Attempt{
 			Attempt: r.Attempt, Node: *r.Node, State: r.State, StartedAt: *r.StartedAt, EndedAt: *r.EndedAt,
 			HTTPStatus: r.HTTPStatus, Class: r.Class, Error: r.Error,
@@ -296,8 +296,8 @@ func scanAttempt(row db.Scanner) (run.Attempt, error) {
 	return a, nil
 }
 
-// addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which
-// endpoint accepted it. key is that of the run. Why a response cannot be read goes to unread.
+// addResponses adds to the attempts of a run their stored responses, and to a run that waits for a callback the
+// endpoint that accepted it. key is that of the run. Reasons for unreadable responses go to unread.
 func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any, unread *[]error) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
@@ -331,7 +331,7 @@ func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any, un
 	return nil
 }
 
-// showCallback adds to a run that waits what its note says, as far as that can be read: it hides no other run.
+// showCallback adds the readable parts of its note to a waiting run: an unreadable note hides no other run.
 func showCallback(r *run.Run, text string) {
 	n, err := dispatch.ReadCallbackNote(text)
 	if err != nil {
@@ -343,7 +343,7 @@ func showCallback(r *run.Run, text string) {
 	r.NextAttemptAt = nil
 }
 
-// Slots returns the slots of a job that are taken.
+// Slots returns the taken slots of a job.
 func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()

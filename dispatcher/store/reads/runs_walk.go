@@ -13,29 +13,29 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// To look once into an index for each job costs more the more jobs an app has. But the more of all jobs are its own, the sooner
-// a walk through the history of all apps in the order of the page comes past its runs. So a list of an app with many jobs
-// walks first, through a bounded number of rows, and looks job by job only for what is before them.
+// Searching an index once for each job costs more the more jobs an app has. But the larger its share of all jobs is,
+// the sooner a walk through the history of all apps, in the order of the page, meets its runs. So a list of an app with
+// many jobs first walks through a bounded number of rows, and only searches job by job for earlier runs.
 
-// Walks are the bounds of walks.
+// Walks are the limits of walks.
 type Walks struct {
-	Jobs, CountedJobs int           // that an app has at least whose lists, and whose counts, walk
-	Rows, Counted     int           // that a list, or a count, comes past; further ones only if they have the time of the last
-	Span              time.Duration // how far back a walk through all runs goes: PostgreSQL plans for each day of it
+	Jobs, CountedJobs int           // minimum jobs of an app for walks by lists, and by counts
+	Rows, Counted     int           // rows read by a list, or a count; further ones only with the same time as the last
+	Span              time.Duration // how far back a walk through all runs goes: PostgreSQL plans for each day
 }
 
-// ofAppID is the condition that the job of a run r is one of the app whose id the %s stands for. It is looked up row by row: else
-// a database may read all jobs of the app first.
+// ofAppID is the condition that the job of a run r belongs to the app with the id %s. It is checked row by row:
+// otherwise a database may read all jobs of the app first.
 const ofAppID = `(SELECT of.app_id FROM jobs AS of WHERE of.id = r.job_id) = %s`
 
 // ofAppThere is ofAppID for jobs that were not deleted.
 const ofAppThere = `(SELECT CASE WHEN of.deleted_at IS NULL THEN of.app_id END FROM jobs AS of WHERE of.id = r.job_id) = %s`
 
-// ofJobsThere is ofAppThere for many rows: PostgreSQL reads the ids of the jobs once and keeps them, as IS TRUE makes no join of it.
-// SQLite would write them to a table of its own.
+// ofJobsThere is ofAppThere for many rows: PostgreSQL reads the ids of the jobs once and keeps them, because IS TRUE
+// prevents a join. SQLite would write them to a separate table.
 const ofJobsThere = `(r.job_id IN (SELECT of.id FROM jobs AS of WHERE of.app_id = %s AND of.deleted_at IS NULL)) IS TRUE`
 
-// HasManyJobs tells whether an app has so many jobs, with those that are deleted.
+// HasManyJobs reports whether an app has so many jobs, including deleted ones.
 func (s *Store) HasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
 	// $1 app
 	_, many, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
@@ -43,8 +43,8 @@ func (s *Store) HasManyJobs(ctx context.Context, app int64, jobs int) (bool, err
 	return many, err
 }
 
-// walkEnd returns the time of the last row that a walk past so many comes past, nil if it comes past all. Each table has rows with a time
-// that meet conditions, which are about their keys only.
+// walkEnd returns the time of the last row of a walk through so many rows, nil if there are fewer. Each table has rows
+// with a time that meet conditions, which concern only their keys.
 func (s *Store) walkEnd(ctx context.Context, w db.Conditions, rows int, at string, tables ...string) (*int64, error) {
 	list := ``
 	for i, table := range tables {
@@ -61,8 +61,8 @@ func (s *Store) walkEnd(ctx context.Context, w db.Conditions, rows int, at strin
 	return end, nil
 }
 
-// walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it, how far back first. The zero
-// value is that of no walk.
+// walked is the result of a walk for a page: the runs found, the time before which to search for the rest, and how far
+// back first. The zero value means no walk.
 type walked struct {
 	runs []run.Run
 	all  bool // there are no others
@@ -70,7 +70,7 @@ type walked struct {
 	span time.Duration
 }
 
-// walkRuns walks through the latest runs of all apps for those of an app that meet conditions.
+// walkRuns walks through the latest runs of all apps to find those of an app that meet conditions.
 func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, claimed string) (found walked, err error) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
@@ -94,13 +94,13 @@ func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of db.C
 	page := unionOfRuns(`SELECT * FROM (`+db.EndedRuns+`) AS r WHERE 1 = 1`+w.Text+limit, claimed, w.Text, limit)
 	found.runs, err = db.Collect(ctx, s.db.Read, scanRun, RunQuery(page), w.Args...)
 	found.all, found.rest = rest <= query.From.UnixMilli(), &rest
-	// Each look costs a search for each job. The fewer runs of the app the walk came past, the further back the page reaches.
+	// Each search costs a look-up per job. The fewer runs of the app the walk found, the further back the page goes.
 	further := time.Duration(min(4*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
 	found.span = max(firstSpan, further*latest.Sub(db.Instant(rest)))
 	return found, err
 }
 
-// walkDead is walkRuns of dead letters, which have an index in the order of the page.
+// walkDead is walkRuns for dead letters, which have an index in the order of the page.
 func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.Conditions, replayable bool) (found walked, err error) {
 	keys, err := deadKeys(query)
 	if err != nil {
@@ -127,13 +127,13 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.C
 // deadKeys returns the conditions of a query on the keys of dead letters.
 func deadKeys(query dispatcher.RunQuery) (db.Conditions, error) {
 	keys, err := RunConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
-	// With a beginning, if only that of all time, SQLite takes the index in the order of the page.
+	// With a lower bound, even the lowest possible, SQLite uses the index in the order of the page.
 	keys.Add("r.scheduled_at >= %s", int64(math.MinInt64))
 	return keys, err
 }
 
-// countPastDead counts, up to most, the dead letters of an app that a query selects and that a walk comes past. all tells that these
-// are all, or most.
+// countPastDead counts, up to most, the selected dead letters of an app in a walk. all means that these are all, or
+// most.
 func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery, most int) (n int, all bool, err error) {
 	keys, err := deadKeys(dispatcher.RunQuery{From: query.From, To: query.To})
 	if err != nil {

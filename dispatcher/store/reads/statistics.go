@@ -15,10 +15,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// defaultStatistics is how far back statistics go that name no beginning.
+// defaultStatistics is how far back statistics go without a given beginning.
 const defaultStatistics = 30 * 24 * time.Hour
 
-// Statistics returns what the runs of some days came to. Of a day that both passes have counted it takes the final counts.
+// Statistics returns the sums of the runs of some days. It uses the final counts of days that both passes counted.
 func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (found view.Statistics, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -69,10 +69,10 @@ type countedDay struct {
 	runs, attempts, started, lateSum, lateMost int64
 }
 
-// daysOf puts together the counts of states, which are in the order of their days.
+// daysOf combines the counts of states, which are in the order of their days.
 func daysOf(rows []countedDay, final int64) []view.DayStatistics {
 	days := []view.DayStatistics{}
-	late := int64(0) // the sum of the last day
+	late := int64(0) // of the last day
 	for i, c := range rows {
 		if i == 0 || rows[i-1].day != c.day {
 			late = 0
@@ -96,18 +96,18 @@ func daysOf(rows []countedDay, final int64) []view.DayStatistics {
 	return days
 }
 
-// The history has no index by app, because each fire would pay for it. So the handler notes the latest failure of each app, by a
-// cursor over runs_failed. Where nothing fails, it finds that out by one statement and writes nothing.
+// The history has no index of apps, because each fire would pay for it. So the handler notes the latest failure of each
+// app, with a cursor over runs_failed. Without failures it needs only one statement and writes nothing.
 
 const (
 	lockFailures = dispatcher.LockStatistics + "_failures" // the row of locks with the cursor
 	// failuresAtOnce is how many failures one portion has, unless one millisecond has more.
 	failuresAtOnce = 20_000
-	// failuresAgain is how far back a portion begins before the cursor: what ended before it may have been committed after it.
+	// failuresAgain is how far back a portion begins before the cursor: earlier ends may have been committed after it.
 	failuresAgain = 10_000
 )
 
-// noteFailures notes the latest failure of each app. more: the next call goes on.
+// noteFailures notes the latest failure of each app. more: the next call continues.
 func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
 	since := now.Add(-view.AttentionSpan).UnixMilli()
 	// $1 name of the cursor, $2 since when, $3 how many
@@ -144,7 +144,7 @@ func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 	return more, nil
 }
 
-// noteLatest notes, of each app, the latest of the failures from an end to another.
+// noteLatest notes the latest failure of each app with an end in a span of time.
 // $1 from, $2 to, both inclusive
 const noteLatest = `INSERT INTO app_failures AS f (app_id, ended_at, scheduled_at, trigger_id, kind)
 	SELECT d.app_id, d.ended_at, d.scheduled_at, d.trigger_id, d.kind FROM (
@@ -156,13 +156,13 @@ const noteLatest = `INSERT INTO app_failures AS f (app_id, ended_at, scheduled_a
 	ON CONFLICT (app_id) DO UPDATE SET ended_at = excluded.ended_at, scheduled_at = excluded.scheduled_at,
 		trigger_id = excluded.trigger_id, kind = excluded.kind WHERE excluded.ended_at >= f.ended_at`
 
-// How runs are counted exactly once by day, although nothing of a run tells of it:
+// How runs are counted exactly once by day, although runs have no mark for it:
 //
-// Each run belongs to one instant: its scheduled time if it ended within 24 hours of that, else its end. So the runs of a
-// portion of time do not change any more a little more than 24 hours after it. Two passes follow the clock, each by a cursor of
-// its own: one counts a portion a few minutes after it, for people who look at today, the other counts it again when it does
-// not change any more. The counts of a pass and its cursor are one transaction. When the second pass has done with a day, what
-// the first counted of it goes.
+// Each run belongs to one instant: its scheduled time if it ended within 24 hours of that, else its end. So the runs of
+// a portion of time no longer change a little more than 24 hours after it. Two passes follow the clock, each with its
+// own cursor: one counts a portion a few minutes after it, for users who look at today, the other counts it again when
+// it no longer changes. The counts of a pass and its cursor are one transaction. When the second pass has finished a
+// day, the counts of the first pass for it are deleted.
 
 // statisticsPass is one of the two passes.
 type statisticsPass struct {
@@ -173,14 +173,14 @@ type statisticsPass struct {
 
 var statisticsPasses = []statisticsPass{
 	{dispatcher.LockStatistics, false, 2 * 60_000},
-	// What a node records more than an hour late, because it did not reach the database, does not count.
+	// Runs recorded more than an hour late, because their node did not reach the database, do not count.
 	{dispatcher.LockStatistics + "_final", true, db.DayMillis + 60*60_000},
 }
 
 const (
-	// statisticsStep is what a pass moves by at least, so that a fleet without fires seldom writes.
+	// statisticsStep is the minimum step of a pass, so that a fleet without fires seldom writes.
 	statisticsStep = 5 * 60_000
-	// statisticsRuns is how many runs a portion has at most, unless one millisecond has more.
+	// statisticsRuns is the maximum number of runs in a portion, unless one millisecond has more.
 	statisticsRuns = 20_000
 )
 
@@ -216,7 +216,7 @@ func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled vie
 	return rolled, err
 }
 
-// countPortion counts the next portion of a pass before target, without that of some apps, and tells whether there are more.
+// countPortion counts the next portion of a pass before target, without some apps, and reports whether more follow.
 func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
@@ -231,7 +231,7 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 			return err
 		}
 		if pass.final && to == db.Day(to) {
-			// What the first pass counted of the day, and days that are not kept. $1 the end of the day, $2 the first day that is kept
+			// Counts of the first pass for the day, and expired days. $1 the end of the day, $2 the first kept day
 			const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
 			if err := t.Exec(ctx, closed, to, to-view.StatisticsKept.Milliseconds()); err != nil {
 				return err
@@ -244,7 +244,7 @@ func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target in
 	return more, counted, err
 }
 
-// nextPortion returns which time the next portion of a pass is about, and locks the cursor of the pass.
+// nextPortion returns the time of the next portion of a pass, and locks the cursor of the pass.
 func nextPortion(ctx context.Context, t *dispatch.Tx, pass statisticsPass, target int64) (from, to int64, err error) {
 	// $1 name, $2 the day of the first call
 	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
@@ -262,11 +262,11 @@ func nextPortion(ctx context.Context, t *dispatch.Tx, pass statisticsPass, targe
 	return from, to, err
 }
 
-// errNotKept ends a transaction that only finds out whether it would succeed.
+// errNotKept ends a transaction that only tests whether it would succeed.
 var errNotKept = errors.New("the transaction was a trial")
 
-// countPortionOfMost counts a portion that cannot be counted at once: it finds the apps on whose runs it fails, sets them aside, and
-// counts that of the others. What it leaves out is not counted later.
+// countPortionOfMost counts a portion that cannot be counted as a whole: it finds the apps with runs that make it fail,
+// sets them aside, and counts the others. Runs left out are not counted later.
 func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
@@ -323,7 +323,7 @@ func endOfPortion(ctx context.Context, t *dispatch.Tx, from, target int64) (int6
 	return to, nil
 }
 
-// countRuns adds the runs and misfires of a portion to the counts of its day. Of fires of triggers it counts how late the first
+// countRuns adds the runs and misfires of a portion to the counts of its day. For fires it counts how late the first
 // attempt began.
 // $1 from, $2 to, $3 day, $4 whether the count is final, $5 apps of the condition, which begins with AND
 func countRuns(ofApps string) string {
@@ -345,7 +345,7 @@ func countRuns(ofApps string) string {
 		late_most = CASE WHEN s.late_most > excluded.late_most THEN s.late_most ELSE excluded.late_most END`
 }
 
-// countedRuns counts the runs that its end selects, by job and state.
+// countedRuns counts the runs selected by the query after it, by job and state.
 const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) AS attempts,
 		sum(CASE WHEN r.late IS NULL THEN 0 ELSE 1 END) AS started, coalesce(sum(r.late), 0) AS late_sum, coalesce(max(r.late), 0) AS late_most
 	FROM (SELECT r.job_id, coalesce(r.state, 'succeeded') AS state, r.attempt,

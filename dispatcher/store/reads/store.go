@@ -1,4 +1,4 @@
-// Package reads answers what people look at: runs, dead letters, timelines, statistics, objectives, and what asks for attention.
+// Package reads answers the queries of users: runs, dead letters, timelines, statistics, objectives, and attention.
 package reads
 
 import (
@@ -21,7 +21,7 @@ type Store struct {
 func New(dispatch *dispatch.Store, definitions *definitions.Store, d *db.DB) *Store {
 	s := &Store{dispatch: dispatch, definitions: definitions, db: d,
 		Walks: Walks{Jobs: 2_000, CountedJobs: 2_000, Rows: 10_000, Counted: 100_000, Span: 3 * 24 * time.Hour}}
-	if d.ByDay() { // PostgreSQL looks into the index of each day for each job, SQLite into one for all days
+	if d.ByDay() { // PostgreSQL searches the index of each day for each job, SQLite one for all days
 		s.Walks.Jobs, s.Walks.CountedJobs = 200, 200
 	}
 	return s

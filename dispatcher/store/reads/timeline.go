@@ -15,12 +15,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// What a timeline reads of each job, at most, however long its history is.
+// The maximum that a timeline reads of each job, however long its history is.
 const (
-	timelineRuns     = 400 // the latest, and as many that are not over
+	timelineRuns     = 400 // the latest, and as many unfinished ones
 	timelineDead     = 100 // the latest that failed
 	timelineMisfires = 100
-	// timelineMissed is how long before the timeline a misfire may begin that reaches into it.
+	// timelineMissed is how long before the timeline a misfire that reaches into it may begin.
 	timelineMissed = 31 * db.DayMillis
 )
 
@@ -31,8 +31,8 @@ type timelineJob struct {
 	view.TimelineRow
 }
 
-// Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. It takes the same number of
-// statements for each page.
+// Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. Each page takes the same
+// number of statements.
 func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page view.Timeline, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page vi
 	return page, nil
 }
 
-// timelineJobs returns the jobs of a page and one more, if there is one.
+// timelineJobs returns the jobs of a page and one more, if it exists.
 func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]timelineJob, error) {
 	if _, err := definitions.ReadApp(ctx, s.db.Read, query.App, ""); err != nil {
 		return nil, err
@@ -95,14 +95,14 @@ func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]t
 	return jobs, err
 }
 
-// timelineRun is a run as a timeline shows it.
+// timelineRun is a run in a timeline.
 type timelineRun struct {
 	job int64
 	view.TimelineMark
 }
 
-// addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of
-// these lists, or that moves from one to the other meanwhile, one mark is made.
+// addTimelineRuns adds the latest runs of each job, the failed ones, and the unfinished ones. A run that is in two of
+// these lists, or moves from one to the other meanwhile, gets one mark.
 func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	const (
 		ended = `r.job_id, r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') AS state, coalesce(r.class, '') AS class,
@@ -178,7 +178,7 @@ func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelin
 	return nil
 }
 
-// addPlanned adds the fires of p of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
+// addPlanned adds the fires in p of the triggers that may fire. It leaves out triggers that take too long to evaluate.
 func (s *Store) addPlanned(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery, p view.Planned) error {
 	if !p.To.After(p.After) {
 		return nil

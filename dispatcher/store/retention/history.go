@@ -17,13 +17,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
-// that was scheduled long ago and has ended only now, as a catch-up, is as young as its end.
+// The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one that
+// was scheduled long ago and ended only now, as a catch-up, is as young as its end.
 
 // $2 limit
 const oldestRuns = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
 
-// A run of the batch may have been retried meanwhile, and is then no longer there.
+// A run of the batch may have been retried meanwhile, and is then gone.
 const deleteRuns = ` DELETE FROM runs AS r` + ofExpired + ` RETURNING scheduled_at, trigger_id, kind`
 
 const deleteAttempts = ` DELETE FROM attempts AS r` + ofExpired
@@ -39,14 +39,14 @@ const deleteBroadcasts = ` DELETE FROM broadcasts AS r` + ofExpired
 const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
 	AND r.scheduled_at >= $1 AND r.scheduled_at < $2`
 
-// removeOldest removes runs that are older than every retention, of whatever app, where no partition is dropped with them.
+// removeOldest removes runs of all apps that are older than every retention and in no partition to drop.
 func (t *Purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 	expired := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + t.db.Unpartitioned() +
 		` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1` + oldestRuns
 	return t.removeSelected(ctx, tx, size, expired, func(most int) []any { return []any{before, most} })
 }
 
-// expiredKey is the key of a run that is to go.
+// expiredKey is the key of a run to delete.
 type expiredKey struct {
 	at, trigger int64
 	kind        int32
@@ -57,15 +57,15 @@ func scanKey(row db.Scanner) (k expiredKey, err error) {
 	return k, err
 }
 
-// item names a run that is to go and cannot.
+// item names a run that cannot be deleted.
 func (k expiredKey) item() string {
 	key := run.Key{ScheduledAt: db.Instant(k.at), TriggerID: k.trigger}
 	key.SetCode(int(k.kind))
 	return "history of run " + key.String()
 }
 
-// removeSelected deletes at most size runs that a query selects, without those that are set aside, and returns how many. args are the
-// parameters of the query, with a limit.
+// removeSelected deletes at most size runs selected by a query, without those that are set aside, and returns how many.
+// args are the parameters of the query, with a limit.
 func (t *Purge) removeSelected(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) (int, error) {
 	keys, err := db.Collect(ctx, tx, scanKey, query, args(size+t.dispatch.Asides.Count(dispatcher.WorkPurge))...)
 	keys = dispatch.WithoutAsides(t.dispatch.Asides, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
@@ -86,7 +86,7 @@ func (t *Purge) removeSelected(ctx context.Context, tx *sql.Tx, size int, query 
 	return len(keys), t.removeRuns(ctx, tx, keys)
 }
 
-// present is now, as rows that are set aside are looked at by.
+// present is now, for rows that are set aside.
 func (t *Purge) present() time.Time {
 	if t.Now.IsZero() {
 		return db.WallClock()
@@ -112,7 +112,7 @@ func (t *Purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 	return err
 }
 
-// expired returns the batch of keys, which it puts in order, after the bounds of their days.
+// expired returns the batch of keys in order, after the bounds of their days.
 func (t *Purge) expired(keys []expiredKey) []any {
 	slices.SortFunc(keys, func(a, b expiredKey) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.trigger, b.trigger)) })
 	var at, trigger []int64
@@ -123,24 +123,24 @@ func (t *Purge) expired(keys []expiredKey) []any {
 	return t.db.Dated(at, trigger, kind)
 }
 
-// expiring are rows a of a table that go by themselves. Each step of Purge that removes rows divides its batches until a row that cannot
-// be removed is alone. It is set aside, and the batches that follow leave it out.
+// expiring are rows a of a table that are deleted alone. Each step of Purge that deletes rows divides its batches until
+// a row that cannot be deleted is alone. That row is set aside, and later batches leave it out.
 type expiring struct {
 	table, key string // key has the names of its columns
-	with       string // what from needs before its query
+	with       string // goes before the query that from needs
 	from       string // empty: the table
 	where      string // $1 before, $2 limit
 	order      string
-	app, job   string // of a row: their ids; empty: it is of none
+	app, job   string // ids of a row; empty: it belongs to none
 }
 
-// The rows that Purge removes besides runs, triggers and jobs.
+// The rows that Purge deletes in addition to runs, triggers and jobs.
 var (
 	expiredMisfires = expiring{table: "misfires", key: "from_at, trigger_id", job: "a.job_id",
 		where: `a.from_at < $1 AND a.to_at < $1 AND a.decided_at < $1`, order: ` ORDER BY a.from_at, a.trigger_id`}
 
-	// Revisions, backfills, bulk actions and pauses that ended before all of the ledger that is kept. They are few, so the longest
-	// retention counts for all.
+	// Revisions, backfills, bulk actions and pauses that ended before the kept ledger. They are few, so the longest
+	// retention applies to all.
 	endedRows = []expiring{
 		{table: "trigger_revisions", key: "job_id, id, revision, calendar_revision, from_at, cause", job: "a.job_id", where: `a.to_at < $1`,
 			order: ` ORDER BY a.to_at`},
@@ -150,11 +150,11 @@ var (
 		{table: "app_pauses", key: "app_id, id", app: "a.app_id", where: `a.ended_at < $1`, order: ` ORDER BY a.ended_at`},
 	}
 
-	// Transitions of alerts that are older than the history of their apps.
+	// Transitions of alerts older than the history of their apps.
 	alertEvents = expiring{table: "alert_events", key: "app_id, at, id", app: "a.app_id",
 		from: `apps AS o JOIN alert_events AS a ON a.app_id = o.id`, where: `a.at < $1 - o.retention`}
 
-	// Alerts that were deleted before an instant and have no transition left, once the job that made their deliveries is gone.
+	// Alerts deleted before an instant, without transitions, once the attached job with their deliveries is gone.
 	deletedAlerts = expiring{table: "alerts", key: "id", app: "a.app_id", where: `a.deleted_at < $1
 		AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = a.job_id)
 		AND NOT EXISTS (SELECT 1 FROM alert_events AS e WHERE e.app_id = a.app_id AND e.alert = a.name)`, order: ` ORDER BY a.deleted_at`}
@@ -163,24 +163,24 @@ var (
 	auditEntries = expiring{table: "audit_log", key: "at, id", app: appOfEntry, where: `a.at < $1 AND NOT (` + switches + `)`,
 		order: ` ORDER BY a.at, a.id`}
 
-	// Switches that are older than all history, but for the latest of each app: it says what the app is now.
+	// Switches older than all history, except the latest of each app, which is its current state.
 	pastSwitches = expiring{table: "audit_log", key: "at, id", app: appOfEntry, where: `a.at < $1
 		AND ` + switches + ` AND EXISTS (SELECT 1 FROM audit_log AS b
 			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable'))`,
 		order: ` ORDER BY a.at, a.id`}
 
-	// Sessions that have not been used for longer than they may, or were to end by now.
+	// Sessions that were idle for too long, or have ended.
 	endedSessions = expiring{table: "sessions", key: "id", order: ` ORDER BY a.used_at`, where: `(a.ends_at <= $1 OR a.used_at <= $1 - ` +
 		strconv.FormatInt(access.SessionIdle.Milliseconds(), 10) + `)`}
 )
 
-// switches are the entries a that say since when an app is enabled or disabled, and appOfEntry is the app of an entry a.
+// switches are the entries a that enable or disable an app, and appOfEntry is the app of an entry a.
 const (
 	switches   = `a.action IN ('enable', 'disable') AND a.subject = 'app ' || a.app`
 	appOfEntry = `coalesce((SELECT o.id FROM apps AS o WHERE o.name = a.app), 0)`
 )
 
-// columns are those of the key.
+// columns are the columns of the key.
 func (e expiring) columns() []string { return strings.Split(e.key, ", ") }
 
 // item names a row among those that are set aside.
@@ -188,7 +188,7 @@ func (e expiring) item() string {
 	return `'` + e.table + ` ' || a.` + strings.Join(e.columns(), ` || '/' || a.`)
 }
 
-// query selects columns of at most $2 rows, of which a condition holds, which is empty or begins with AND.
+// query selects columns of at most $2 rows that meet a condition, which is empty or begins with AND.
 func (e expiring) query(columns, and string) string {
 	from := e.from
 	if from == "" {
@@ -197,7 +197,7 @@ func (e expiring) query(columns, and string) string {
 	return e.with + ` SELECT ` + columns + ` FROM ` + from + ` WHERE ` + e.where + and + e.order + ` LIMIT $2`
 }
 
-// removeRows returns what removes rows. more are parameters behind before and the limit; removed counts the rows, if it is not nil.
+// removeRows removes rows. more are parameters after before and the limit; removed, unless nil, counts the rows.
 func (t *Purge) removeRows(e expiring, removed *int, more ...any) removal {
 	return func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 		args, others := append([]any{before, size}, more...), ""
@@ -220,14 +220,14 @@ func (t *Purge) removeRows(e expiring, removed *int, more ...any) removal {
 	}
 }
 
-// expiringIDs are rows that go with others, found by their ids.
+// expiringIDs are rows that are deleted together with others, found by their ids.
 type expiringIDs struct {
 	kind  string // names the rows
 	query string // of ids
 	job   string // of the job of the row with the id $1
 }
 
-// removableIDs returns the ids of at most size rows, without those that are set aside. args are the parameters of the query, with a limit.
+// removableIDs returns the ids of at most size rows not set aside. args are the query's parameters, with a limit.
 func (t *Purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiringIDs, args func(most int) []any) ([]int64, error) {
 	item := func(id int64) string { return e.kind + " " + strconv.FormatInt(id, 10) }
 	ids, err := db.Collect(ctx, tx, db.ScanInt, e.query, args(size+t.dispatch.Asides.Count(dispatcher.WorkPurge))...)
@@ -244,7 +244,7 @@ func (t *Purge) removableIDs(ctx context.Context, tx *sql.Tx, size int, e expiri
 	return ids, err
 }
 
-// leave sets aside the only row that a batch was about, and that cannot be removed. It reports whether there was one.
+// leave sets aside the only row of a batch, which cannot be deleted. It reports whether there was one.
 func (t *Purge) leave(ctx context.Context, why error) (bool, error) {
 	if t.first == nil {
 		return false, nil

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// expiredJobs are those whose time after completion has passed, as far as their states tell.
+	// expiredJobs are the jobs whose time after completion has passed, according to their states.
 	// $1 now, $2 limit
 	expiredJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.delete_after_completion > 0 AND j.deleted_at IS NULL AND j.completed_at + j.delete_after_completion <= $1
 		ORDER BY j.completed_at + j.delete_after_completion LIMIT $2`
 
-	// purgeExpired is how many jobs one call deletes, each in a transaction of its own.
+	// purgeExpired is how many jobs one call deletes, each in its own transaction.
 	purgeExpired = 100
 )
 
-// removeExpired deletes jobs some time after their completion, where that was declared. They are
-// looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
+// removeExpired deletes jobs some time after their completion, where that was declared. It checks them again under
+// their locks: a change or a run of the job in between takes precedence.
 func (t *Purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := db.ReadRows(ctx, t.db.Read, func(j *dispatcher.Job) []any { return []any{&j.App, &j.Name} },
 		expiredJobs, present, purgeExpired+t.dispatch.Asides.Count(dispatcher.WorkPurge))
@@ -57,7 +57,7 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 		if held, err := dispatch.Holds(ctx, tx, t.db.Flavor, t.lock, t.Now); err != nil || !held {
 			return err
 		}
-		// As a PUT locks them: no job comes to name this one meanwhile.
+		// In the order of a PUT: no job starts to name this one meanwhile.
 		switch _, err := definitions.LockApp(ctx, tx, app); {
 		case errors.Is(err, dispatcher.ErrConflict): // an import has yet to write the rest of the app
 			return nil
@@ -65,7 +65,7 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		job, err := t.definitions.FindJob(ctx, tx, app, name, tx.ForUpdate())
-		if job.Name == "" { // of one that cannot be read there is at least that
+		if job.Name == "" { // an unreadable job has at least this
 			if errors.Is(err, dispatcher.ErrNotFound) {
 				return nil
 			}
@@ -89,7 +89,7 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 		if removed = expired && job.Complete(); removed {
 			return definitions.RemoveJob(ctx, tx, job, "delete after completion")
 		}
-		// Its time begins again, so that it is not in the way of others.
+		// Its time begins again, so that it does not block others.
 		// $1 id, $2 now
 		_, err = tx.ExecContext(ctx, `UPDATE jobs SET completed_at = $2 WHERE id = $1 AND completed_at IS NOT NULL`, id, present)
 		return err
@@ -125,7 +125,7 @@ func (t *Purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 	if jobs, err = db.Collect(ctx, tx, db.ScanInt, remove, append([]any{before}, t.db.Batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
-	// Slots are released under the lock of their job's row, so one that outlived it would stay.
+	// Slots are released under the lock of their job's row, so they must not outlive it.
 	for _, table := range []string{"carried_states", "slots", "host_waits"} {
 		// From $1 on: ids
 		with := t.db.Rows(0, 1, "", db.IDColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
@@ -144,12 +144,12 @@ func (t *Purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 // From $1 on: db.IDColumns
 const RemoveTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
 
-// triggerReach is how long after a trigger or a job was removed it may have a run: a fire is claimed a little ahead of
-// its instant.
+// triggerReach is how long after its removal a trigger or a job may have a run: a fire is claimed a little ahead of its
+// instant.
 const triggerReach = 60 * 60 * 1000 // milliseconds
 
-// removeTriggers removes triggers that were taken from their job before an instant, once nothing of the history
-// names them.
+// removeTriggers removes triggers that were removed from their job before an instant, once the history no longer names
+// them.
 func (t *Purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit, $3 end of what the triggers can have done
 	const unnamed = `SELECT t.id FROM triggers AS t WHERE t.deleted_at < $1
@@ -171,7 +171,7 @@ func (t *Purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 	return len(ids), t.removeClocks(ctx, tx, ids)
 }
 
-// removeClocks removes what moved of triggers that are gone.
+// removeClocks removes the clocks of removed triggers.
 func (t *Purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) error {
 	if len(triggers) == 0 {
 		return nil

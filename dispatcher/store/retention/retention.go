@@ -15,9 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Bounds of the clean-up: what one call deletes in a step, what one transaction, and how many jobs are looked
-// through at once. Claims of other nodes go between. Where there is one writer they wait for a
-// transaction, so it is short, and the next leaves them some time.
+// Limits of the clean-up: rows deleted by one call in a step, rows deleted by one transaction, and jobs examined at
+// once. Claims of other nodes go in between. With a single writer they wait for a transaction, so it is short, and the
+// next one leaves them some time.
 const (
 	purgeMost  = 10_000
 	purgeRows  = 500
@@ -26,7 +26,7 @@ const (
 	purgeJobs  = 2000
 )
 
-// CleanUp is who has the lock of the clean-up.
+// CleanUp is the holder of the lock of the clean-up.
 type CleanUp struct {
 	*Store
 	conn *sql.DB
@@ -34,8 +34,8 @@ type CleanUp struct {
 	Now  time.Time // zero: the database's clock
 }
 
-// CleanUpTime is how long a call may clean up. A node that froze for longer has lost the lock, and its
-// transactions write nothing any more.
+// CleanUpTime is how long a call may clean up. A node that froze for longer has lost the lock, and its transactions
+// write nothing.
 const CleanUpTime = time.Minute
 
 // Cleaner takes the lock; nil: another node has it.
@@ -48,13 +48,13 @@ func (s *Store) Cleaner(ctx context.Context, node run.NodeID, now time.Time) (*C
 	return &CleanUp{Store: s, conn: s.db.Write, lock: locks[0], Now: now}, nil
 }
 
-// End gives the lock back.
+// End releases the lock.
 func (c *CleanUp) End(ctx context.Context) error {
 	return c.dispatch.Unlock(ctx, []dispatcher.Lock{c.lock})
 }
 
-// tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
-// false if it gave up, or if the lock is lost; then nothing was changed.
+// tryTransaction runs do in a transaction that gives up when it has to wait for another. done is false if it gave up,
+// or if the lock is lost; then nothing was changed.
 func (c *CleanUp) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (c *CleanUp) tryTransaction(ctx context.Context, do func(context.Context, *
 	return err == nil, err
 }
 
-// briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for locks:
+// briefly is the time limit of a clean-up transaction that changes tables, if no setting limits its wait for locks:
 // claims wait behind it.
 const briefly = time.Second
 
@@ -101,8 +101,8 @@ func (c *CleanUp) tryBriefly(ctx context.Context, do func(context.Context, *sql.
 	return done, err
 }
 
-// FirstDays makes the first partitions of a database, so that no day begins in the default one.
-// A node that starts at the same time leaves it to the first.
+// FirstDays makes the first partitions of a database, so that no day begins in the default one. If several nodes start
+// at the same time, one does this.
 func (s *Store) FirstDays(ctx context.Context) error {
 	c, err := s.Cleaner(ctx, run.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
@@ -115,7 +115,7 @@ func (s *Store) FirstDays(ctx context.Context) error {
 	return errors.Join(err, c.End(ctx))
 }
 
-// Purge removes what is older than its retention, a bounded part of it at a time.
+// Purge removes history past its retention, a bounded part at a time.
 func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (dispatcher.Purged, error) {
 	left, err := s.dispatch.UnfoldForgotten(ctx, now)
 	var c *CleanUp
@@ -135,7 +135,7 @@ func (s *Store) Purge(ctx context.Context, node run.NodeID, now time.Time) (disp
 	return t.Result, nil
 }
 
-// PurgeWith returns a call of Purge for the holder of the lock.
+// PurgeWith returns a Purge for the holder of the lock.
 func (s *Store) PurgeWith(c *CleanUp) *Purge {
 	t := &Purge{CleanUp: *c, size: purgeRows}
 	if s.db.Single() {
@@ -149,32 +149,32 @@ type Purge struct {
 	CleanUp
 	Result dispatcher.Purged
 	size   int // of a batch
-	// first returns the row that the batch is about, if it is one; left is the row that was last set aside.
+	// first returns the row of a batch of one; left is the row that was last set aside.
 	first func(context.Context) (row dispatch.AsideRow, found bool, err error)
 	left  string
 	share
 }
 
-// share is what a step has had of a call.
+// share is the progress of a step in a call.
 type share struct {
 	batches int
-	used    bool // there is more for a later call
-	stopped bool // somebody was in the way
+	used    bool // a later call has more to do
+	stopped bool // another transaction was in the way
 }
 
-// over tells that the step is to end, for this call.
+// over reports whether the step ends, for this call.
 func (s *share) over() bool { return s.used || s.stopped }
 
 // keeping is how long the history of an app is kept, in milliseconds.
 type keeping struct {
 	app, kept int64
-	from      int64 // what happened before was removed
+	from      int64 // earlier history was removed
 	deleted   bool
 	sweep
 }
 
-// Run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
-// that has something to remove. Each has a share of its own, and none is kept from it by another that fails.
+// Run takes the steps of a call. None of them reads more than it removes, plus a few rows for each app or job with
+// something to remove. Each has its own share, and a failed step does not stop the others.
 func (t *Purge) Run(ctx context.Context, now time.Time) error {
 	apps, present, err := t.retentions(ctx, now)
 	if err != nil {
@@ -212,7 +212,7 @@ func (t *Purge) Run(ctx context.Context, now time.Time) error {
 		steps = append(steps, remove(rows.table, before, t.removeRows(rows, nil)))
 	}
 	steps = append(steps,
-		// The last day before goes a day later, and may have many runs of the job.
+		// The last day before is dropped a day later, and may have many runs of the job.
 		remove("triggers", before-db.DayMillis, t.removeTriggers),
 		step{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
 		remove("deleted alerts", before, t.removeRows(deletedAlerts, nil)),
@@ -231,7 +231,7 @@ func (t *Purge) Run(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// retentions returns those of all apps that may have history, longest first, and now.
+// retentions returns the retentions of all apps that may have history, longest first, and now.
 func (t *Purge) retentions(ctx context.Context, now time.Time) (apps []keeping, present int64, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
@@ -248,7 +248,7 @@ func (t *Purge) retentions(ctx context.Context, now time.Time) (apps []keeping, 
 	return apps, now.UnixMilli(), err
 }
 
-// longest returns the longest retention. A deleted app counts as long as there is history of it.
+// longest returns the longest retention. A deleted app counts while it has history.
 func (t *Purge) longest(ctx context.Context, apps []keeping) (int64, error) {
 	// $1 app
 	const history = `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
@@ -269,12 +269,12 @@ func (t *Purge) longest(ctx context.Context, apps []keeping) (int64, error) {
 	return input.DefaultRetention.Std().Milliseconds(), nil
 }
 
-// removal removes at most size of what is from before an instant, and returns how much.
+// removal removes at most size rows from before an instant, and returns how many.
 type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error)
 
-// repeat calls batch, each time in a transaction of its own, until it removes less than it may,
-// somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the row that cannot
-// be removed is alone and set aside.
+// repeat calls batch, each time in its own transaction, until it removes fewer rows than it may, another transaction is
+// in the way, or the step has had its share. A batch that fails because of stored data is halved until the row that
+// cannot be removed is alone and set aside.
 func (t *Purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
 	most := size
 	for removed := size; removed >= size && !t.over(); {
@@ -303,7 +303,7 @@ func (t *Purge) repeat(ctx context.Context, size int, before int64, batch remova
 			t.batches++
 			t.used = t.batches == purgeMost/t.size
 		}
-		// What waits for a batch where there is one writer is a claim, and its record comes after.
+		// With a single writer a claim waits for a batch, followed by its record.
 		if t.db.Single() && removed >= size && !t.used {
 			select {
 			case <-ctx.Done():

@@ -1,4 +1,4 @@
-// Package retention removes what is older than its app keeps it, in small steps under a lock.
+// Package retention removes history past the retention of its app, in small steps under a lock.
 package retention
 
 import (
@@ -9,12 +9,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// Store removes what was kept long enough.
+// Store removes expired history.
 type Store struct {
 	dispatch    *dispatch.Store
 	definitions *definitions.Store
 	db          *db.DB
-	auditKept   time.Duration // the audit log
+	auditKept   time.Duration // the retention of the audit log
 }
 
 // New returns a store over the database d, which keeps entries of the audit log for auditKept.

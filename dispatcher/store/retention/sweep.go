@@ -15,33 +15,33 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
-// The sweep of an app removes the runs that the app does not keep, out of days of which others keep theirs. It looks at
-// each job in each day, some days at a time: a statement about a year of partitions would take longer to plan than to
-// run. Most sweeps are about one day. The first of an app, or the one after its retention was shortened, is about many:
-// it takes many calls, and is noted between them.
+// The sweep of an app removes expired runs of the app from days that other apps still keep. It searches for each job in
+// each day, some days at a time: planning a statement for a year of partitions would take longer than running it. Most
+// sweeps cover one day. The first sweep of an app, or the one after its retention was shortened, covers many: it takes
+// many calls, and its progress is stored between them.
 
 const (
-	// sweepLooks is how many looks into the days of jobs a sweep takes in one call, about a tenth of a second.
+	// sweepLooks is how many look-ups of a job in a day a sweep does in one call, about a tenth of a second.
 	sweepLooks = 60_000
-	// pageLooks is what a page costs besides.
+	// pageLooks is the additional cost of a page.
 	pageLooks = 500
-	// sweepDays is how many days it looks at together.
+	// sweepDays is how many days one statement covers.
 	sweepDays = 30
 )
 
-// sweepOverlap is how far each sweep of an app goes back behind the one before. Sweeps go by days and may be late; a
+// sweepOverlap is how far each sweep of an app goes back behind the previous one. Sweeps go by days and may be late; a
 // longer retention is noted to the millisecond.
 const sweepOverlap = 2 * db.DayMillis
 
-// sweep is how far the sweep of an app is: nothing is left from before from. In the days that follow, it is done with
-// the jobs up to after by name. It ends at to; 0: none is under way.
+// sweep is the progress of the sweep of an app: the history before from is removed. In the following days, the jobs up
+// to after by name are done. It ends at to; 0: no sweep is in progress.
 type sweep struct {
 	from, to int64
 	after    string
 }
 
-// sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
-// ended, so that no app waits for another that has much to remove, and one that fails stops no other.
+// sweepApps removes the expired history of apps that keep less than others. A call begins where the previous one ended,
+// so that no app waits for another with much to remove, and a failed one does not stop the others.
 func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present int64) error {
 	aged := slices.DeleteFunc(slices.Clone(apps), func(a keeping) bool {
 		return a.kept >= longest || a.from >= db.Day(present-a.kept)
@@ -69,7 +69,7 @@ func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present 
 		if t.used {
 			break
 		}
-		// Somebody was in the way of this one.
+		// Another transaction was in the way of this one.
 		t.stopped = false
 		if ctx.Err() != nil || i+1 == len(aged) {
 			break
@@ -81,16 +81,16 @@ func (t *Purge) sweepApps(ctx context.Context, apps []keeping, longest, present 
 // sweepItem names the sweep of an app that is set aside.
 func sweepItem(app keeping) string { return "history of app " + strconv.FormatInt(app.app, 10) }
 
-// sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
+// sweepApp continues the sweep of an app, or begins one, for the history before an instant.
 func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	start := max(db.Day(app.from)-sweepOverlap, 0)
 	s := app.sweep
-	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
+	if s.to == 0 || s.to > before { // none is in progress, or the retention is longer now
 		earliest := int64(math.MaxInt64) // there are no runs
 		if _, err := db.ReadRow(ctx, t.db.Read, []any{&earliest}, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`); err != nil {
 			return err
 		}
-		// Its last part takes misfires along.
+		// Its last part includes misfires.
 		s = sweep{from: min(max(start, db.Day(earliest)), before-db.DayMillis), to: before}
 	}
 	begun, err := s, error(nil)
@@ -115,18 +115,18 @@ func (t *Purge) sweepApp(ctx context.Context, app keeping, before int64) error {
 	if err != nil || t.over() {
 		return err
 	}
-	// Nothing of the app is left from before its sweep, so that the next sweep begins there. $1 app, $2 before
+	// The app has no history from before its sweep, so the next sweep begins there. $1 app, $2 before
 	return t.noteSweep(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
 		sweep_from = 0, sweep_to = 0, sweep_after = '' WHERE id = $1`, app.app, s.to)
 }
 
-// expiredLate are those that ended late since a sweep began, of an app. From then on they are found by their jobs.
+// expiredLate are the runs of an app that ended late since a sweep began. From then on they are found by their jobs.
 // $2 limit, $3 app, $4 where the sweep began
 const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
 	WHERE ` + dispatch.EndedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
 	ORDER BY r.ended_at LIMIT $2`
 
-// sweepPage removes the expired history of some jobs in the days that a sweep is at.
+// sweepPage removes the expired history of some jobs in the current days of a sweep.
 func (t *Purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
 	end, days := s.to, int64(1)
 	if t.db.ByDay() {
@@ -178,15 +178,15 @@ func (t *Purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 	return err
 }
 
-// runsOfJob is how many expired runs a job has in some days, as far as they have been counted.
+// runsOfJob is the number of expired runs of a job in some days, counted up to a limit.
 type runsOfJob struct {
 	job  int64
 	runs int
 }
 
-// jobsWithExpired returns those of some jobs that have expired runs in a part of a sweep. A batch then asks only for the
-// jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
-// the runs that the batches before have removed.
+// jobsWithExpired returns the jobs that have expired runs in a part of a sweep. A batch then queries only the jobs that
+// fill it: if each batch read all jobs from the first on, it would pass the removed runs of earlier batches that a
+// snapshot keeps.
 func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
 	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
 	counts := t.db.Rows(0, 5, "", db.IDColumns...) + ` SELECT b.id, (SELECT count(*) FROM
@@ -196,7 +196,7 @@ func (t *Purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, b
 	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 
-// noteSweep notes in the row of an app how far its sweep is.
+// noteSweep stores the progress of a sweep in the row of its app.
 func (t *Purge) noteSweep(ctx context.Context, note string, args ...any) error {
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, note, args...)

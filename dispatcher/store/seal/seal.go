@@ -1,10 +1,9 @@
-// Package seal encrypts what is stored secretly.
+// Package seal encrypts stored secrets.
 //
-// Each secret has a data key of its own, by which it is encrypted (AES-256-GCM), and which is
-// stored next to it, encrypted by a key-encryption key that no database holds. Of several such
-// keys the first encrypts and all decrypt, so that one can be replaced without a moment in
-// which anything is unreadable. What is encrypted is bound to its place, of which its version is a
-// part: moved to another row, or put back after it was replaced, it does not decrypt.
+// Each secret has its own data key, which encrypts it (AES-256-GCM) and is stored next to it, encrypted by a
+// key-encryption key that no database contains. The first of several such keys encrypts and all decrypt, so that a key
+// can be replaced without making any secret unreadable. A ciphertext is bound to its place, including its version:
+// moved to another row, or put back after it was replaced, it does not decrypt.
 package seal
 
 import (
@@ -20,27 +19,27 @@ import (
 	"strings"
 )
 
-// keySize is that of all keys, in bytes.
+// keySize is the size of all keys, in bytes.
 const keySize = 32
 
-// Keys are key-encryption keys. Nil is none.
+// Keys are key-encryption keys; nil: none.
 type Keys struct {
-	ids []string // in the order in which they were given
+	ids []string // in the given order
 	of  map[string]cipher.AEAD
 }
 
-// Sealed is a secret as it is stored.
+// Sealed is a secret in its stored form.
 type Sealed struct {
 	KeyID      string // of the key-encryption key
-	DataKey    []byte // encrypted by that
+	DataKey    []byte // encrypted by that key
 	Ciphertext []byte // encrypted by the data key
 }
 
-// ErrNoKey says that none of the keys is that by which a secret was sealed.
+// ErrNoKey means that the key of a secret is unknown.
 var ErrNoKey = errors.New("no key for it is known")
 
-// Parse reads keys of 32 bytes in base64, separated by commas or white space. Its error holds
-// nothing of them; without any, the result is nil.
+// Parse reads keys of 32 bytes in base64, separated by commas or white space. Its error does not contain them; without
+// keys the result is nil.
 func Parse(text string) (*Keys, error) {
 	k := &Keys{of: map[string]cipher.AEAD{}}
 	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\r' || r == '\n' })
@@ -64,14 +63,14 @@ func Parse(text string) (*Keys, error) {
 	return k, nil
 }
 
-// keyID names a key without telling anything of it.
+// keyID names a key without revealing it.
 func keyID(key []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("carillon key id"))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Has tells whether a key of that id is known.
+// Has reports whether a key with this id is known.
 func (k *Keys) Has(id string) bool { return k != nil && k.of[id] != nil }
 
 // Current is the id of the key that encrypts.
@@ -89,7 +88,7 @@ func (k *Keys) Seal(text, place string) Sealed {
 	}
 }
 
-// Open decrypts what was sealed for a place. The error is ErrNoKey, or says that it was changed.
+// Open decrypts a secret sealed for a place. The error is ErrNoKey, or says that it was changed.
 func (k *Keys) Open(s Sealed, place string) (string, error) {
 	key, err := k.dataKey(s, place)
 	if err != nil {
@@ -99,7 +98,7 @@ func (k *Keys) Open(s Sealed, place string) (string, error) {
 	return string(text), err
 }
 
-// Rewrap encrypts the data key of a secret by the current key; the secret stays as it is.
+// Rewrap encrypts the data key of a secret with the current key; the secret itself does not change.
 func (k *Keys) Rewrap(s Sealed, place string) (Sealed, error) {
 	key, err := k.dataKey(s, place)
 	if err != nil {
@@ -121,10 +120,10 @@ func (k *Keys) dataKey(s Sealed, place string) ([]byte, error) {
 	return key, err
 }
 
-// errAltered is all that can be said of what does not decrypt.
+// errAltered covers all causes of failed decryption, which are indistinguishable.
 var errAltered = errors.New("it was altered, or is that of another place, or an older one")
 
-// gcm makes a cipher of a key of 32 bytes, which cannot fail.
+// gcm makes a cipher from a key of 32 bytes, which cannot fail.
 func gcm(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {

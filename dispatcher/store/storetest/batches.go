@@ -4,9 +4,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Batch says how a method of a store that the engine calls keeps to the rule that a bad row stops itself only.
+// Batch describes how a store method that the engine calls isolates a bad row.
 type Batch struct {
-	// Works are what a row is set aside from; nil: the method has no batch over the rows of several jobs.
+	// Works are the kinds of work that set rows aside; nil: the method has no batch over the rows of several jobs.
 	Works []dispatcher.Work
 	// Why it has none.
 	Why string
@@ -21,8 +21,8 @@ const (
 	steps   = "it is about one object, which notes why its step failed and when it is tried again"
 )
 
-// Batches are all methods that the engine calls, by name. A method that is missing fails a test of the engine, and one with works
-// that no test poisons fails a test of package store.
+// Batches are all methods that the engine calls, by name. A missing method fails a test of the engine, and one with
+// works that no test poisons fails a test of package store.
 var Batches = map[string]Batch{
 	"AcquireEndpoints":   {Works: []dispatcher.Work{dispatcher.WorkSlots}},
 	"Acquire":            {Works: []dispatcher.Work{dispatcher.WorkSlots}},

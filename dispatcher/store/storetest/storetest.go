@@ -1,7 +1,7 @@
-// Package storetest holds what a store must do over either database, as one suite of tests. Its wings stand in packages of their
-// own, on one fixture.
+// Package storetest is one suite of tests for stores over either database. Its parts are separate packages on one
+// fixture.
 //
-// Nothing in it sleeps: each call that depends on time is given its present.
+// Nothing in it sleeps: each call that depends on time gets its own now.
 package storetest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/retention"
 )
 
-// Run runs the suite, wing by wing: "go test -run TestSQLite/dispatch" runs one alone. open returns a store over a new,
-// migrated database, and sees to it that both are gone after the test.
+// Run runs the suite, part by part: "go test -run TestSQLite/dispatch" runs one alone. open returns a store over a new,
+// migrated database, and removes both after the test.
 //
-// With words it runs only the tests that have one of them in their name, which is "wing/name".
+// With words it runs only the tests that have one of them in their name, which is "part/name".
 func Run(t *testing.T, open func(t *testing.T) *store.Store, words ...string) {
 	for wing, tests := range wings() {
 		t.Run(wing, func(t *testing.T) {
@@ -43,7 +43,7 @@ func named(name string, words []string) bool {
 	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// wings returns the suite. A wing has the tests of one part of a store.
+// wings returns the suite by part of the store.
 func wings() map[string]fixture.Tests {
 	return map[string]fixture.Tests{
 		"dispatch":    dispatch.Tests(),

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// appPauseTests are those of pauses of apps, and of pauses that end by themselves.
+// appPauseTests test pauses of apps, and pauses that end automatically.
 func appPauseTests() tests {
 	return tests{
 		"a pause of an app holds its jobs, also later ones":       testPauseApp,
@@ -37,14 +37,14 @@ func appPauseTests() tests {
 	}
 }
 
-// labelled is a job of the app "shop" with a trigger that fires each minute.
+// labelled returns a job of the app "shop" with a trigger that fires each minute.
 func labelled(name string, labels input.Labels) dispatcher.Job {
 	j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 	j.Labels = labels
 	return j
 }
 
-// dueJobs are the names of the jobs among these whose trigger is due a minute after T0, in their order.
+// dueJobs are the jobs among these with a trigger due a minute after T0, in order.
 func (f *wing) dueJobs(names ...string) (due []string) {
 	f.Helper()
 	found := map[int64]bool{}
@@ -63,7 +63,7 @@ func testPauseApp(t *testing.T, f *wing) {
 	f.Put(labelled("before", nil), fixture.T0)
 	first, second := f.PauseLabelled(nil), f.PauseLabelled(nil)
 	f.Put(labelled("later", fixture.Payments), fixture.T0)
-	f.Put(labelled("before", fixture.Payments), fixture.T0) // a change of the definition leaves it held
+	f.Put(labelled("before", fixture.Payments), fixture.T0) // a change of the definition does not release it
 	names := []string{"before", "later"}
 	check := func(when string, want ...string) {
 		t.Helper()
@@ -189,7 +189,7 @@ func testPauseManyJobs(t *testing.T, f *wing) {
 	if n := f.dueCount(); n != many {
 		t.Errorf("in the end %d triggers are due, want all %d", n, many)
 	}
-	// A pause that ends before all follow it leaves none behind.
+	// A pause that ends before all jobs follow it holds no job afterwards.
 	pause = f.PauseLabelled(nil)
 	f.Must(f.EndAppPause(t.Context(), "shop", pause.ID, fixture.At(fixture.T0)))
 	f.followAll()
@@ -236,7 +236,7 @@ func testPauseAppRetries(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "waits for hosts when the pause is over", 2, len(f.HostsDue(wait.ProbeAt))+len(f.WaitingFor(wait, wait.ProbeAt)))
 }
 
-// The node that serves the request dies after its first portion, and another one meets an error.
+// The node that serves the request dies after its first portion, and another node meets an error.
 func testInterruptedPause(t *testing.T, f *wing) {
 	f.putMany(nil)
 	f.PauseLabelled(nil)
@@ -253,7 +253,7 @@ func testInterruptedPause(t *testing.T, f *wing) {
 	}
 }
 
-// expire ends pauses whose time is over, and returns how many.
+// expire ends expired pauses, and returns how many.
 func (f *wing) expire(now time.Time) int {
 	f.Helper()
 	ended, err := f.ExpirePauses(f.Context(), 10, now)
@@ -302,7 +302,7 @@ func testRenewedPause(t *testing.T, f *wing) {
 		change.Until = &until
 		f.Must(f.PauseJob(t.Context(), "shop", "job", "", true, change))
 	}
-	f.Put(labelled("job", fixture.Payments), fixture.T0) // a change of the definition leaves the pause as it is
+	f.Put(labelled("job", fixture.Payments), fixture.T0) // a change of the definition does not end the pause
 	fixture.WantDiff(t, "pauses that ended at the first end", 0, f.expire(fixture.T0.Add(time.Hour)))
 	fixture.WantDiff(t, "pauses that ended at the second end", 1, f.expire(fixture.T0.Add(2*time.Hour)))
 	f.Must(f.PauseJob(t.Context(), "shop", "job", "", true, fixture.At(fixture.T0)))
@@ -369,7 +369,7 @@ func testRetentionOfPauses(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "known after their retention", map[string]bool{"held": true}, known())
 }
 
-// A job with the label is held from minute 2 to 4, and again from minute 6 on, until minute 30.
+// A job with the label is held from minute 2 to 4, and again from minute 6 to minute 30.
 func testExplainPauses(t *testing.T, f *wing) {
 	minute := func(n int) time.Time { return fixture.T0.Add(time.Duration(n) * time.Minute) }
 	f.Put(labelled("team", fixture.Payments), fixture.T0)

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// attributeTests demand that the store keeps each attribute of each definition, so that one without a column fails by name.
+// attributeTests require that the store keeps each attribute of each definition: one without a column fails by name.
 func attributeTests() tests {
 	return tests{
 		"each attribute of a job is kept":      testAttributesOfJobs,
@@ -31,7 +31,7 @@ func attributeTests() tests {
 	}
 }
 
-// samples are values for attributes of these types; others get one by their kind.
+// samples are values for attributes of these types; others get a value by their kind.
 var samples = map[reflect.Type]any{
 	reflect.TypeFor[run.Delivery]():          dispatcher.AtMostOnce,
 	reflect.TypeFor[run.ConcurrencyPolicy](): run.ConcurrencyForbid,
@@ -84,8 +84,8 @@ func bounds() *target.Bounds {
 	return &b
 }
 
-// eachAttribute changes one attribute after another of a definition, to a value by its name or its type, and compares what the
-// store keeps of it.
+// eachAttribute changes the attributes of a definition one by one, to a value by name or type, and compares the stored
+// value.
 func eachAttribute[S any](t *testing.T, spec S, named map[string]any, keep func(S) S) {
 	t.Helper()
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[S]()) {
@@ -196,7 +196,7 @@ func testAttributesOfGroups(t *testing.T, f *wing) {
 	eachAttribute(t, fixture.Workers().EndpointGroupSpec, path, func(spec target.EndpointGroupSpec) target.EndpointGroupSpec {
 		name := "kept"
 		if spec.Kind == target.GroupXXLJob || spec.AppName != "" || spec.AccessToken != nil {
-			// A group of executors has nothing of what else the workers have, and no other becomes one.
+			// A group of executors has no other settings of the workers, and no other group can become one.
 			token := cmp.Or(spec.AccessToken, secret())
 			name, spec = "executors", target.EndpointGroupSpec{Kind: target.GroupXXLJob, Strategy: "first",
 				XXLJobSettings: target.XXLJobSettings{AppName: cmp.Or(spec.AppName, "executors"), AccessToken: token}}
@@ -218,7 +218,7 @@ func testAttributesOfTokens(t *testing.T, f *wing) {
 	})
 }
 
-// holds tells whether JSON is there, which may have defaults besides.
+// holds reports whether kept contains the JSON of want, possibly with defaults.
 func holds(kept, want any) bool {
 	parts, ok := want.(map[string]any)
 	if !ok {

@@ -28,7 +28,7 @@ func auditTests() tests {
 	}
 }
 
-// words tells entries by action and subject.
+// words describes entries by action and subject.
 func words(entries []access.AuditEntry) (all []string) {
 	for _, e := range entries {
 		all = append(all, e.Action+" "+e.Subject)
@@ -61,7 +61,7 @@ func (f *wing) changes(by func(minute int) input.Change) {
 	f.Must(f.DeleteApp(ctx, "books", by(16)))
 }
 
-// Each change has an entry that says who made it from where, and what was before it and after it.
+// Each change has an entry with its author and origin, and the states before and after it.
 func testAuditLog(t *testing.T, f *wing) {
 	by := func(minute int) input.Change {
 		return input.Change{Actor: "ann", TokenID: "id-of-ann", Address: "192.0.2.7", RequestID: fmt.Sprint("request-", minute),
@@ -108,7 +108,7 @@ func testAuditLog(t *testing.T, f *wing) {
 	}
 }
 
-// field returns the JSON of a field, or nothing.
+// field returns the JSON of a field; empty if it is missing.
 func field(t *testing.T, raw json.RawMessage, name string) string {
 	t.Helper()
 	var parts map[string]json.RawMessage
@@ -118,7 +118,7 @@ func field(t *testing.T, raw json.RawMessage, name string) string {
 	return string(parts[name])
 }
 
-// Each filter selects what it says, alone and in any order, page by page.
+// Each filter selects the right entries, alone and in any order, page by page.
 func testAuditFilters(t *testing.T, f *wing) {
 	for i := range 40 {
 		f.Must(f.RecordRefusal(t.Context(), access.AuditEntry{
@@ -184,7 +184,7 @@ func testAuditFilters(t *testing.T, f *wing) {
 // A large definition is cut, its payload first, and a page of large entries ends early.
 func testAuditSizes(t *testing.T, f *wing) {
 	f.InCheck()
-	// On a busy machine, the race detector needs longer for a payload of nothing but quotes than a call may take without a deadline.
+	// A payload of only quotes may take the race detector longer than a call without a deadline has.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	large := fixture.Job("large", nil)
@@ -226,8 +226,8 @@ func testAuditSizes(t *testing.T, f *wing) {
 	}
 }
 
-// A reader that reads the log again from a minute and a half before the latest entry it knows misses nothing, though
-// changes are committed in another order than they began.
+// A reader that reads the log again from a minute and a half before its latest known entry misses no entry, though
+// changes commit in another order than they began.
 func testAuditRace(t *testing.T, f *wing) {
 	const writers, each = 6, 15
 	var wait sync.WaitGroup

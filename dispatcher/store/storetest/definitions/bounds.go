@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// boundTests are those of what operators allow an app.
+// boundTests test the bounds that operators set for an app.
 func boundTests() tests {
 	return tests{
 		"a job outside the bounds of its app is refused":             testJobOutsideBounds,
@@ -43,7 +43,7 @@ func boundTests() tests {
 	}
 }
 
-// secretJob is a job of an app with a key that refers to a secret.
+// secretJob returns a job of an app with a key that refers to a secret.
 func secretJob(app, name, reference string) dispatcher.Job {
 	j := fixture.Job(name, nil)
 	j.App = app
@@ -97,7 +97,7 @@ func testVariablesOfLongerName(t *testing.T, f *wing) {
 	if versions[0].Bounds.CheckTarget(versions[0].Job.App, versions[0].Job.Target) == nil {
 		t.Error("a node would still attempt the job from before with the secret of the other app")
 	}
-	// What an operator lists is meant.
+	// An operator's list applies literally.
 	f.Bound(target.Bounds{Secrets: []string{"env:SECRET_SHOP_*"}})
 	f.Must(f.PutJob(ctx, secretJob("shop", "after", variable), fixture.At(fixture.T0)))
 	f.Bound(target.Bounds{})
@@ -134,7 +134,7 @@ func testBoundsWrittenBack(t *testing.T, f *wing) {
 	f.Bound(target.Bounds{Weight: 3})
 	read, err := f.App(t.Context(), "shop")
 	f.Must(err)
-	f.Must(f.PutApp(t.Context(), read, fixture.At(fixture.T0))) // the same bounds need no operator
+	f.Must(f.PutApp(t.Context(), read, fixture.At(fixture.T0))) // unchanged bounds need no operator
 	read.Bounds.Weight = 4
 	f.Must(f.PutApp(t.Context(), read, fixture.Operator(fixture.T0)))
 	f.DeclareApp("shop-eu")
@@ -144,7 +144,7 @@ func testBoundsWrittenBack(t *testing.T, f *wing) {
 
 func testEmptyListsOfBounds(_ *testing.T, f *wing) {
 	none := target.Bounds{Secrets: []string{}, Egress: target.EgressBounds{Hosts: []string{}, Ports: []int{}, Networks: []string{}}}
-	for range 2 { // as it is declared, and as it is shown
+	for range 2 { // as declared, and as shown
 		shown := f.Bound(none)
 		if diff := cmp.Diff(none.WithDefaults("shop"), *shown.Bounds); diff != "" {
 			f.Errorf("bounds with empty lists are shown as other ones (-want +got):\n%s", diff)
@@ -322,14 +322,14 @@ func testQuotas(t *testing.T, f *wing) {
 	if want := (target.Usage{Jobs: 2, Triggers: 3}); *app.Usage != want {
 		t.Errorf("usage %+v, want %+v", *app.Usage, want)
 	}
-	// What is over a quota that was lowered stays and can be changed; no more is added.
+	// Jobs beyond a lowered quota stay and can be changed; no more can be added.
 	f.Bound(target.Bounds{Quotas: target.Quotas{Jobs: 1, Triggers: 1}})
 	f.Must(f.PutJob(ctx, fixture.Job("second", two), fixture.At(fixture.T0)))
 	_, _, err = f.PutJob(ctx, fixture.Job("fourth", nil), fixture.At(fixture.T0))
 	f.WantProblem("one more job", err, "bound_quota /name")
 }
 
-// together calls do so many times at once and returns how often it had no error, and the problems of the rest.
+// together calls do so many times at once and returns the number of successes, and the problems of the rest.
 func together(times int, do func(i int) error) (passed int, problems []string) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -92,7 +92,7 @@ func testCalendarChains(t *testing.T, f *wing) {
 		dispatcher.ErrInUse) || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("delete of a base: got %v, want it to name its user", err)
 	}
-	// A trigger under b feels a change of a.
+	// A change of a affects a trigger under b.
 	tick := fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	tick.Calendar = "b"
 	f.Put(fixture.Job("j", map[string]dispatcher.Trigger{"tick": tick}), fixture.T0)
@@ -193,7 +193,7 @@ func testCalendarRace(t *testing.T, f *wing) {
 	}
 }
 
-// unusedCalendarTests are those of calendars that go with their last use.
+// unusedCalendarTests test calendars that are deleted after their last use.
 func unusedCalendarTests() tests {
 	return tests{
 		"a calendar goes with its last use":               testCalendarWhenUnused,
@@ -202,7 +202,7 @@ func unusedCalendarTests() tests {
 	}
 }
 
-// using is a job with a trigger under a calendar.
+// using returns a job with a trigger under a calendar.
 func using(name, calendar string) dispatcher.Job {
 	tick := fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	tick.Calendar = calendar

@@ -33,7 +33,7 @@ func groupTests() tests {
 	}
 }
 
-// endpoints returns the ids of the endpoints of the group at now, as people and as nodes see them.
+// endpoints returns the ids of the endpoints of the group at now, as seen by users and by nodes.
 func (f *wing) endpoints(now time.Time) string {
 	f.Helper()
 	list, err := f.Endpoints(f.Context(), "shop", "workers", now, input.Page{Limit: 1000})
@@ -112,7 +112,7 @@ func testGroups(t *testing.T, f *wing) {
 	}
 }
 
-// jobOf returns a job whose target is the group.
+// jobOf returns a job with the group as its target.
 func jobOf(name, group string) dispatcher.Job {
 	j := fixture.Job(name, nil)
 	j.Target = target.Target{Group: &target.GroupTarget{
@@ -161,7 +161,7 @@ func testRegistrations(t *testing.T, f *wing) {
 	if diff := cmp.Diff(want, stored); diff != "" || !created {
 		t.Errorf("registered: created %v (-want +got):\n%s", created, diff)
 	}
-	for range 10 { // each long before the end of the one before
+	for range 10 { // each long before the end of the previous one
 		stored, created = f.AddEndpoint(fixture.Endpoint("b", "http://10.0.0.2:8080"), expires.Add(-time.Millisecond))
 		want.ExpiresAt = new(expires.Add(90*time.Second - time.Millisecond))
 		if diff := cmp.Diff(want, stored); diff != "" || created {
@@ -241,12 +241,12 @@ func testMaxEndpoints(t *testing.T, f *wing) {
 		return err
 	}
 	f.WantProblem("one endpoint too many", register("late", fixture.T0), "too_many")
-	f.Must(register("e007", fixture.T0)) // it is there
+	f.Must(register("e007", fixture.T0)) // it exists
 	more := fixture.Workers()
 	more.Endpoints["more"] = target.StaticEndpoint{URL: "https://b.example.com"}
 	_, _, err := f.PutGroup(t.Context(), more, fixture.At(fixture.T0))
 	f.WantProblem("one declared endpoint too many", err, "too_many /endpoints")
-	then := fixture.T0.Add(90 * time.Second) // those that have expired do not count, although they are still in the table
+	then := fixture.T0.Add(90 * time.Second) // expired ones do not count, although they are still in the table
 	f.Must(register("late", then))
 	expired, err := f.ExpireEndpoints(t.Context(), 300, then)
 	f.Must(err)
@@ -255,7 +255,7 @@ func testMaxEndpoints(t *testing.T, f *wing) {
 	}
 }
 
-// Many register at once where there is room for few, while others send heartbeats and what has expired is removed.
+// Many register at once where there is room for few, while others send heartbeats and expired ones are removed.
 func testEndpointRace(t *testing.T, f *wing) {
 	f.InCheck()
 	f.DeclareGroup(fixture.Workers(), fixture.T0)
@@ -295,7 +295,7 @@ func testEndpointRace(t *testing.T, f *wing) {
 	if created != room {
 		t.Errorf("%d of %d took the %d places", created, 2*room, room)
 	}
-	then := fixture.T0.Add(90 * time.Second) // all but those that sent a heartbeat and those that came are gone
+	then := fixture.T0.Add(90 * time.Second) // all are gone except those that sent a heartbeat and new ones
 	for range 2 {
 		all.Go(func() {
 			if _, err := f.ExpireEndpoints(t.Context(), 1000, then); err != nil {
@@ -398,7 +398,7 @@ func testHeartbeatsAreQuiet(t *testing.T, f *wing) {
 	moved := fixture.Endpoint("b", "http://10.0.0.3:8080")
 	f.AddEndpoint(moved, fixture.T0.Add(time.Second))
 	want := dispatcher.Notification{App: "shop", Group: "workers"}
-	// The heartbeat came first, so it would be heard first.
+	// The heartbeat came first, so its notification would come first.
 	wantNext := func(what string) {
 		t.Helper()
 		if got := notifications.Next(t, what); got != want {

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// importTests are those of imports by a caller who means harm.
+// importTests test imports by a malicious caller.
 func importTests() tests {
 	return tests{
 		"an import takes over no run of another app":      testImportOfForeignRuns,
@@ -28,7 +28,7 @@ func importTests() tests {
 	}
 }
 
-// evilImport is an import of an app "evil" with one job, "child", and runs of it that wait.
+// evilImport returns an import of an app "evil" with one job, "child", and waiting runs of it.
 func evilImport(runs ...access.ExportedRun) access.Export {
 	j := fixture.Job("child", nil)
 	j.App = "evil"
@@ -38,7 +38,7 @@ func evilImport(runs ...access.ExportedRun) access.Export {
 	}
 }
 
-// wantRefused expects an import to be refused, and to leave no app.
+// wantRefused expects an import to be refused without creating the app.
 func (f *wing) wantRefused(export access.Export, want string) {
 	f.Helper()
 	_, err := f.ImportApp(f.Context(), export, fixture.Operator(fixture.T0))
@@ -55,7 +55,7 @@ func testImportOfForeignRuns(t *testing.T, f *wing) {
 	parent := f.FireOf("parent")
 	f.RecordFollowed(parent, fixture.Ended(run.Failed, fixture.T0.Add(time.Minute)))
 	f.Expect("runs that follow", f.FollowAll(fixture.T0.Add(time.Minute)), 1)
-	// Anyone who saw the id, as in a log, cannot use it.
+	// A user who saw the id, as in a log, cannot use it.
 	read, err := f.Store.Run(t.Context(), parent.String())
 	f.Must(err)
 	key, err := run.ParseKey(read.FollowedBy[0].Run)
@@ -75,7 +75,7 @@ func testImportOfForeignRuns(t *testing.T, f *wing) {
 			t.Errorf("%s, the run of the other app changed (-before +after):\n%s", name, diff)
 		}
 	}
-	// A key that the other app will have only later is refused alike.
+	// A future key of the other app is refused as well.
 	next := parent.Key
 	next.ScheduledAt = next.ScheduledAt.Add(time.Minute)
 	later := dispatcher.FollowerKey(nil, next, run.OnFailure, run.JobID("shop", "child"), run.KindChain)
@@ -139,7 +139,7 @@ func testImportQuota(t *testing.T, f *wing) {
 	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
 }
 
-// testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
+// testQuotasOfImport: quotas of a deleted app apply to imports by users, those of an export to imports by operators.
 func testQuotasOfImport(t *testing.T, f *wing) {
 	brings := access.App{Name: "evil", AppSpec: access.AppSpec{Bounds: &target.Bounds{Quotas: target.Quotas{Jobs: 3}}}}
 	check := func(what string, change input.Change, want int) {

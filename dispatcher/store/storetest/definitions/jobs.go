@@ -29,7 +29,7 @@ func testApps(t *testing.T, f *wing) {
 	f.Must(err)
 	want := app
 	defaults := target.Bounds{}.WithDefaults("books")
-	want.Bounds, want.Retention, want.AWSExternalID = &defaults, input.DefaultRetention, stored.AWSExternalID // which none means
+	want.Bounds, want.Retention, want.AWSExternalID = &defaults, input.DefaultRetention, stored.AWSExternalID // the defaults
 	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, fixture.T0, fixture.T0, &target.Usage{}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
@@ -62,7 +62,7 @@ func testApps(t *testing.T, f *wing) {
 	if diff := cmp.Diff(app.Defaults, given); diff != "" {
 		t.Error("the defaults of the app (-want +got):\n" + diff)
 	}
-	app.Defaults = &dispatcher.JobDefaults{} // which gives nothing
+	app.Defaults = &dispatcher.JobDefaults{} // without values
 	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 2, Now: fixture.T0.Add(time.Hour), Operator: true})
 	f.Must(err)
 	if given, err = f.JobDefaults(ctx, "books"); err != nil || given != nil || stored.Defaults != nil {
@@ -172,7 +172,7 @@ func testJobs(t *testing.T, f *wing) {
 	f.Must(err)
 	version := dispatcher.JobVersion{ID: id, Job: bare, Bounds: app.Bounds, AWSExternalID: app.AWSExternalID, TriggerNames: triggers}
 	if len(versions) == 1 && len(versions[0].Salt) == run.SaltBytes {
-		version.Salt = versions[0].Salt // drawn
+		version.Salt = versions[0].Salt // random
 	}
 	if diff := cmp.Diff([]dispatcher.JobVersion{version}, versions); diff != "" {
 		t.Error("jobs by id (-want +got):\n" + diff)
@@ -183,7 +183,7 @@ func testJobs(t *testing.T, f *wing) {
 	f.deleteJob("report", id)
 }
 
-// deleteJob deletes a job, after which there is nothing of it.
+// deleteJob deletes a job, and expects no trace of it.
 func (f *wing) deleteJob(name string, id int64) {
 	t, ctx := f.T, f.T.Context()
 	fixture.WantError(t, "delete another revision", f.DeleteJob(ctx, "shop", name, input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
@@ -197,7 +197,7 @@ func (f *wing) deleteJob(name string, id int64) {
 	}
 }
 
-// A revision never comes twice, so that no fire in a node's memory outlives a change.
+// A revision never repeats, so that no fire in a node's memory outlives a change.
 func testRevisions(t *testing.T, f *wing) {
 	ctx := t.Context()
 	last := int64(0)
@@ -227,7 +227,7 @@ func testRevisions(t *testing.T, f *wing) {
 	}
 }
 
-// An edit keeps what it does not concern and accounts for what it takes away.
+// An edit keeps unaffected triggers and accounts for removed fires.
 func testEdits(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
@@ -296,7 +296,7 @@ func testPause(t *testing.T, f *wing) {
 	if b := j.Triggers["b"]; !j.Paused || b.Paused || b.State != dispatcher.TriggerPaused || j.State != dispatcher.JobPaused || due() != 0 {
 		t.Errorf("the job paused: got %+v and %d due", j, due())
 	}
-	// A change of the definition leaves an operator's pauses alone.
+	// A change of the definition does not affect an operator's pauses.
 	j = f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{
 		"a": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)), "b": fixture.Every(2*time.Minute, fixture.T0.Add(time.Minute)),
 		"c": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
@@ -321,7 +321,7 @@ func testPause(t *testing.T, f *wing) {
 	fixture.WantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
 }
 
-// Jobs are found by all the labels that are asked for, page by page; a part of a label is another label.
+// Jobs are found by all requested labels, page by page; a part of a label is another label.
 func testJobLabels(t *testing.T, f *wing) {
 	for name, labels := range map[string]input.Labels{
 		"a": {"team": "pay", "tier": "1"}, "b": {"team": "pay"}, "c": {"team": "payments", "tier": "1"}, "d": nil,
@@ -359,7 +359,7 @@ func testJobLabels(t *testing.T, f *wing) {
 	}
 }
 
-// What triggers were is kept as long as what they did.
+// The revisions of triggers are kept as long as their history.
 func testRecords(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.DeclareCalendar(fixture.Closed("12-24"), fixture.T0)
@@ -398,7 +398,7 @@ func testRecords(t *testing.T, f *wing) {
 		t.Errorf("%d revisions of a deleted job are left", n)
 	}
 
-	// A longer retention brings nothing back.
+	// A longer retention restores nothing.
 	f.Must(f.PutApp(ctx, access.App{Name: "shop",
 		AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(90 * 24 * time.Hour)}}, fixture.At(fixture.ShopEnd)))
 	for day, want := range map[int]time.Time{0: fixture.ShopEnd.AddDate(0, 0, -30), 59: fixture.ShopEnd.AddDate(0, 0, -30),

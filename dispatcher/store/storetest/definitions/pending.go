@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// pendingTests are those of fires that are due when their schedule changes.
+// pendingTests test fires that are due when their schedule changes.
 func pendingTests() tests {
 	return tests{
 		"a changed schedule keeps the pending fires that it contains":  testPendingStays,
@@ -71,7 +71,7 @@ func testPendingStays(t *testing.T, f *wing) {
 	}
 }
 
-// misfires writes the decisions of the app shop, the first ones first.
+// misfires returns the decisions of the app shop as text, the first ones first.
 func (f *wing) misfires() (all []string) {
 	f.Helper()
 	found, err := f.Misfires(f.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 100}})
@@ -88,7 +88,7 @@ func (f *wing) misfires() (all []string) {
 	return all
 }
 
-// runs writes the runs of a job, the first ones first.
+// runs returns the runs of a job as text, the first ones first.
 func (f *wing) runs(name string) (all []string) {
 	f.Helper()
 	found, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 100}})
@@ -198,7 +198,7 @@ func testRepeatsGoOn(t *testing.T, f *wing) {
 	f.explained(fixture.Minutes(30))
 }
 
-// The schedule is changed to and fro while a fire is pending.
+// The schedule is changed back and forth while a fire is pending.
 func testPendingOnce(t *testing.T, f *wing) {
 	f.minutely("tick", "0 * * * * ?", fixture.T0, nil)
 	for i, expression := range []string{"30 30 * * * ?", "0 * * * * ?", "* * * * *", "0/20 * * * * ?", "0 * * * * ?"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// renameTests are those of renamed jobs and triggers.
+// renameTests test renamed jobs and triggers.
 func renameTests() tests {
 	return tests{
 		"a rename changes names and nothing else":                   testRename,
@@ -33,7 +33,7 @@ func renameTests() tests {
 	}
 }
 
-// hashed is a trigger whose fire times depend on its identity: by H, and by jitter.
+// hashed returns a trigger with fire times that depend on its identity: by H, and by jitter.
 func hashed() dispatcher.Trigger {
 	return dispatcher.Trigger{
 		TriggerSpec: dispatcher.TriggerSpec{
@@ -85,7 +85,7 @@ func testRename(t *testing.T, f *wing) {
 	if diff := cmp.Diff(due, f.DueAll(fixture.T0.Add(48*time.Hour))); diff != "" {
 		t.Error("what is due (-want +got):\n" + diff)
 	}
-	// The definition that is stored, under its new names, changes nothing.
+	// Putting the stored definition with its new names changes nothing.
 	again := after
 	again.Origin = ""
 	again.Triggers = maps.Clone(after.Triggers)
@@ -108,7 +108,7 @@ func testRenamedSchedule(t *testing.T, f *wing) {
 	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": hashed()}), fixture.T0)
 	f.Rename("first", "second", map[string]string{"a": "b"}, fixture.T0)
 	f.Rename("second", "third", map[string]string{"b": "c"}, fixture.T0)
-	// A new schedule hashes what the first one did.
+	// A new schedule uses the same hash as the first one.
 	changed := hashed()
 	changed.Expression = "H H * * 1-5"
 	got := f.Put(fixture.Job("third", map[string]dispatcher.Trigger{"c": changed}), fixture.Minutes(1))
@@ -247,7 +247,7 @@ func testRenameToTakenNames(t *testing.T, f *wing) {
 	}
 }
 
-// keysAndEvents returns the keys of jobs, in which event ids are as far apart.
+// keysAndEvents returns the keys of jobs with their event ids.
 func (f *wing) keysAndEvents(jobs ...dispatcher.Job) map[int64]map[string]bool {
 	f.Helper()
 	all := map[int64]map[string]bool{}
@@ -325,7 +325,7 @@ func testFreedTriggerName(t *testing.T, f *wing) {
 	if got := f.keysAndEvents(want)[want.Key()]; len(got) != 3 {
 		t.Errorf("the job has %d event ids of the same time, want 3", len(got))
 	}
-	// What is removed and declared again is the same trigger.
+	// A trigger that is removed and declared again is the same trigger.
 	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"b": hourly}), fixture.Minutes(2))
 	got := f.Put(fixture.Job("first", both), fixture.Minutes(3))
 	if diff := cmp.Diff(f.keysAndEvents(want), f.keysAndEvents(got)); diff != "" {
@@ -336,7 +336,7 @@ func testFreedTriggerName(t *testing.T, f *wing) {
 	}
 }
 
-// The history of a removed trigger stays apart from that of one that gets its name.
+// The history of a removed trigger stays separate from that of a trigger that gets its name.
 func testRenameToRemovedTrigger(t *testing.T, f *wing) {
 	ctx := t.Context()
 	minutely := fixture.Every(time.Minute, fixture.Minutes(1))
@@ -373,7 +373,7 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *wing) {
 	bound.Calendar, bound.Timezone = "freeze", "Europe/Berlin"
 	f.Put(fixture.Job("first", map[string]dispatcher.Trigger{"a": bound, "b": hashed()}), fixture.T0)
 	before := f.Rename("first", "second", map[string]string{"a": "b", "b": "a"}, fixture.T0)
-	f.DeclareCalendar(fixture.Closed("12-12"), fixture.Minutes(1)) // excludes no fire that is near
+	f.DeclareCalendar(fixture.Closed("12-12"), fixture.Minutes(1)) // excludes no fire soon
 	if moved, err := f.RescheduleForZones(ctx, 0, 10, fixture.Minutes(1)); err != nil || moved.Moved != 0 {
 		t.Errorf("the same time zone data moved %d triggers, %v", moved.Moved, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// A change of a calendar moves what it concerns, in whatever state that is.
+// A change of a calendar reschedules the affected triggers, in any state.
 func testRescheduleForCalendarRules(t *testing.T, f *wing) {
 	f.DeclareCalendar(fixture.Calendar("freeze"), fixture.T0)
 	f.Careful("j")
@@ -28,7 +28,7 @@ func testRescheduleForCalendarRules(t *testing.T, f *wing) {
 		return fixture.Calendar("freeze", schedule.CalendarRule{To: clock})
 	}
 
-	// The fire of 10:01 is due and stays so under a calendar that still allows it.
+	// The fire of 10:01 is due and stays due under a calendar that still allows it.
 	f.DeclareCalendar(until("09:00"), fixture.T0.Add(90*time.Second))
 	check("due and allowed", dispatcher.TriggerWaiting, fixture.T0.Add(time.Minute))
 	if won := f.ClaimAll(f.NextAdvance()); len(won) != 1 {
@@ -68,7 +68,7 @@ func zeroable(t *time.Time) time.Time {
 	return *t
 }
 
-// A fixed delay is armed by the calendar of the day that its run ends.
+// A fixed delay is scheduled next by the calendar in force when its run ends.
 func testRescheduleForCalendarDelays(t *testing.T, f *wing) {
 	f.DeclareCalendar(fixture.Calendar("freeze"), fixture.T0)
 	tick := dispatcher.Trigger{
@@ -107,7 +107,7 @@ func testRescheduleForCalendarDelays(t *testing.T, f *wing) {
 	}
 }
 
-// A calendar is there for as long as something names it, and nothing names one that is not.
+// A calendar exists while anything names it, and only existing calendars can be named.
 func testCalendarUsers(t *testing.T, f *wing) {
 	ctx := t.Context()
 	refused := func(what string) {
@@ -152,7 +152,7 @@ func testCalendarUsers(t *testing.T, f *wing) {
 	fixture.WantError(t, "calendars of no app", err, dispatcher.ErrNotFound)
 }
 
-// What a schedule says comes back in full, to people and to the engine.
+// A schedule reads back completely, for users and for the engine.
 func testSchedules(t *testing.T, f *wing) {
 	f.DeclareCalendar(fixture.Calendar("freeze", schedule.CalendarRule{Weekdays: []string{"FRI"}}), fixture.T0) // T0 is a Friday
 	_, all, err := f.AppCalendars(t.Context(), "shop")

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// saltTests are those of the ids of runs that follow others, and of notifications.
+// saltTests test the ids of runs that follow others, and of notifications.
 func saltTests() tests {
 	return tests{
 		"ids of what follows cannot be computed from names":          testIDsOfFollowers,
@@ -30,7 +30,7 @@ func saltTests() tests {
 	}
 }
 
-// wantUnknown expects that no run has an id that names alone determine.
+// wantUnknown expects that no run has an id derived from names alone.
 func (f *wing) wantUnknown(what string, key run.Key) {
 	f.Helper()
 	if _, err := f.Store.Run(f.Context(), key.String()); !errors.Is(err, dispatcher.ErrNotFound) {
@@ -98,7 +98,7 @@ func (f *wing) exportOf(app string) access.Export {
 	return export
 }
 
-// failedParent ends a run of a job "parent" that a job "child" follows, and returns it.
+// failedParent fails a run of a job "parent" with the follower "child", and returns it.
 func (f *wing) failedParent() run.HeldRun {
 	f.Helper()
 	f.PutFollowed(fixture.OnFailure("child"))
@@ -205,7 +205,7 @@ func testSaltIsNotAudited(t *testing.T, f *wing) {
 	}
 }
 
-// eventTests are those of the event ids that receivers drop duplicates by.
+// eventTests test the event ids with which receivers drop duplicates.
 func eventTests() tests {
 	return tests{
 		"event ids cannot be computed from names":          testEventIDsNeedTheSalt,
@@ -213,7 +213,7 @@ func eventTests() tests {
 	}
 }
 
-// wantEvent expects that people read the event id of a run as nodes send it, and that it follows from names, or does not.
+// wantEvent expects that users see the event id of a run as nodes send it, and that it follows from names or not.
 func (f *wing) wantEvent(key run.Key, job, trigger string, fromNames bool) {
 	f.Helper()
 	installation, err := f.Installation(f.Context())

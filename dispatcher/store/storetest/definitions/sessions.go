@@ -22,7 +22,7 @@ func sessionTests() tests {
 	}
 }
 
-// aSession is one that begins at T0.
+// aSession returns a session that begins at T0.
 func aSession(id string, token access.APIToken) access.Session {
 	return access.Session{
 		ID: id, Hash: [32]byte{1, id[0], byte(len(id)), id[len(id)-1]}, Token: token,
@@ -30,7 +30,7 @@ func aSession(id string, token access.APIToken) access.Session {
 	}
 }
 
-// entries returns what the audit log says of sessions, earliest first.
+// entries returns the audit log of sessions, earliest first.
 func (f *wing) entries(t *testing.T) (all []string) {
 	t.Helper()
 	page, err := f.AuditEntries(t.Context(), access.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
@@ -61,14 +61,14 @@ func testSessions(t *testing.T, f *wing) {
 	_, err = f.Session(ctx, [32]byte{9}, fixture.T0, true)
 	fixture.WantError(t, "a session that there never was", err, dispatcher.ErrNotFound)
 
-	// A page that refreshes itself does not lengthen it.
+	// A page that refreshes itself does not extend it.
 	got, err = f.Session(ctx, session.Hash, fixture.T0.Add(59*time.Minute), false)
 	f.Must(err)
 	fixture.WantDiff(t, "a session that nobody uses", session, got)
 	_, err = f.Session(ctx, aSession("s2", token).Hash, fixture.T0.Add(59*time.Minute), false)
 	f.Must(err)
 
-	// Its use is recorded, and counts for its idle end.
+	// Its use is recorded, and extends its idle time.
 	used := fixture.T0.Add(59 * time.Minute)
 	session.UsedAt = used
 	if got, err = f.Session(ctx, session.Hash, used, true); err != nil || !got.UsedAt.Equal(used) {
@@ -146,7 +146,7 @@ func testSessionBound(t *testing.T, f *wing) {
 	}
 	first, second := begin(0), begin(1)
 	_, err := f.Session(ctx, first.Hash, fixture.T0.Add(2*time.Minute),
-		true) // the second is now the one that was not used for the longest time
+		true) // the second is now the least recently used one
 	f.Must(err)
 	for i := 2; i <= access.MaxTokenSessions; i++ {
 		begin(i)
@@ -172,7 +172,7 @@ func testSessionPurge(t *testing.T, f *wing) {
 	_, err := f.Session(ctx, used.Hash, fixture.T0.Add(30*time.Minute), true)
 	f.Must(err)
 	f.PurgeAll(fixture.T0.Add(time.Hour))
-	if _, err = f.Session(ctx, idle.Hash, fixture.T0, true); err == nil { // by its own time it would still live
+	if _, err = f.Session(ctx, idle.Hash, fixture.T0, true); err == nil { // by its own time it would still be valid
 		t.Error("the purge left a session that nobody has used for an hour")
 	}
 	_, err = f.Session(ctx, used.Hash, fixture.T0.Add(time.Hour), true)

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
+// switchTests test the reasons why triggers do not fire: the app's switch, labels that no node has, pauses.
 func switchTests() tests {
 	return tests{
 		"a disabled app fires nothing, however many triggers it has": testDisableManyTriggers,
@@ -32,13 +32,13 @@ func switchTests() tests {
 	}
 }
 
-// many is more triggers than the change of a switch takes along at once, and left is how many it leaves.
+// many is more triggers than follow a switch at once, and left is the number of the rest.
 const (
 	many = 2100
 	left = 100
 )
 
-// putMany stores many triggers whose first fire is at T0 plus a minute, of jobs that require labels.
+// putMany stores many triggers with their first fire a minute after T0, in jobs that require labels.
 func (f *wing) putMany(labels input.Labels) {
 	f.Helper()
 	const each = 100
@@ -53,7 +53,7 @@ func (f *wing) putMany(labels input.Labels) {
 	}
 }
 
-// follow lets a portion of triggers follow.
+// follow updates a portion of triggers.
 func (f *wing) follow(limit int) (followed int, more bool) {
 	f.Helper()
 	followed, more, err := f.FollowSwitches(f.Context(), limit)
@@ -61,7 +61,7 @@ func (f *wing) follow(limit int) (followed int, more bool) {
 	return followed, more
 }
 
-// followAll lets all triggers follow.
+// followAll updates all triggers.
 func (f *wing) followAll() {
 	f.Helper()
 	for more := true; more; {
@@ -69,7 +69,7 @@ func (f *wing) followAll() {
 	}
 }
 
-// dueCount is how many of many triggers are due a minute after T0, page by page.
+// dueCount counts the triggers among many that are due a minute after T0, page by page.
 func (f *wing) dueCount() int {
 	f.Helper()
 	query := dispatcher.DueQuery{Until: fixture.T0.Add(time.Minute), Now: fixture.T0, Limit: 1000}
@@ -143,7 +143,7 @@ func testEnableManyTriggers(t *testing.T, f *wing) {
 	if n := f.dueCount(); n != many {
 		t.Errorf("in the end %d triggers are due, want all %d", n, many)
 	}
-	// A switch that is turned back goes over all triggers again.
+	// A switch that is turned back covers all triggers again.
 	f.SetApp(false)
 	f.SetApp(true)
 	f.followAll()
@@ -156,7 +156,7 @@ func testEnableManyTriggers(t *testing.T, f *wing) {
 	}
 }
 
-// Triggers get ids before and behind the cursor of a switch.
+// Triggers get ids before and after the cursor of a switch.
 func testPutJobWhileSwitched(t *testing.T, f *wing) {
 	f.putMany(nil)
 	f.SetApp(false)
@@ -165,7 +165,7 @@ func testPutJobWhileSwitched(t *testing.T, f *wing) {
 		triggers[fmt.Sprint("t", k)] = fixture.Every(time.Minute, fixture.T0.Add(time.Minute))
 	}
 	f.Put(fixture.Job("new", triggers), fixture.T0)
-	f.Put(fixture.Job("job0", triggers), fixture.T0) // 80 of its triggers go
+	f.Put(fixture.Job("job0", triggers), fixture.T0) // 80 of its triggers are removed
 	f.followAll()
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("of the disabled app %d triggers are due, want none", n)
@@ -210,7 +210,7 @@ func testReasonsAddUp(t *testing.T, f *wing) {
 	f.Put(j, fixture.T0)
 	pause("", true)
 	pause("tick", true)
-	f.Put(j, fixture.T0) // a change of the definition leaves all of it alone
+	f.Put(j, fixture.T0) // a change of the definition does not affect the pauses
 	for _, step := range []struct {
 		what string
 		do   func()
@@ -230,7 +230,7 @@ func testReasonsAddUp(t *testing.T, f *wing) {
 	if n := f.dueCount(); n != 1 {
 		t.Errorf("when all is over: %d triggers are due, want 1", n)
 	}
-	// An error that ends does not take the other reasons with it.
+	// An error that ends leaves the other reasons.
 	pause("tick", true)
 	revision := f.RevisionOf("tick")
 	f.Must(f.Quarantine(t.Context(), run.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
@@ -307,7 +307,7 @@ func testLabelsOfNodes(t *testing.T, f *wing) {
 	late := fixture.T0.Add(time.Minute)
 	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeD, Labels: gpu}, fixture.T0))
 	check("a job requires what a node has", "", "", "gpu=yes")
-	// nodeD and, where several nodes may be, nodeB die.
+	// nodeD dies and, if several nodes are possible, nodeB.
 	f.Must(f.Register(ctx, dispatcher.Node{ID: 0x0e}, late))
 	f.Must(f.MarkDead(ctx, 0x0e, late, 15*time.Second, late))
 	check("the nodes died", "", "")
@@ -339,7 +339,7 @@ func testLabelsInPortions(t *testing.T, f *wing) {
 	}
 }
 
-// A fire is claimed ahead of its instant, and the job deleted and declared again before that.
+// A fire is claimed ahead of its instant, and the job is deleted and declared again before that.
 func testDeclaredAgain(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("tick", time.Minute)
@@ -373,7 +373,7 @@ func testDeclaredAgain(t *testing.T, f *wing) {
 	}
 	f.Put(fixture.Job("tick", nil), now)
 	again("removed and declared again", declared, now)
-	// What was claimed at its instant or after has a now that is later.
+	// Fires claimed at their instant or after have a later now.
 	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(instant)))
 	again("declared again later", declared, instant)
 	if prev := f.Trigger("tick").PrevFireTime; prev != nil {
@@ -381,7 +381,7 @@ func testDeclaredAgain(t *testing.T, f *wing) {
 	}
 }
 
-// The only fire of such a trigger was claimed: it is complete, and nobody made a mistake.
+// The only fire of such a trigger was claimed: the trigger is complete, without an error.
 func testInstantDeclaredAgain(t *testing.T, f *wing) {
 	ctx := t.Context()
 	once := dispatcher.Trigger{

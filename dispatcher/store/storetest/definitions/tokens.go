@@ -24,7 +24,7 @@ func tokenTests() tests {
 	}
 }
 
-// aToken is one of an app's pipeline.
+// aToken returns a token of an app's pipeline.
 func aToken(id, name string, scopes ...access.Scope) access.APIToken {
 	return access.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, TokenSpec: access.TokenSpec{Scopes: scopes},
 		TokenStatus: access.TokenStatus{CreatedAt: fixture.T0, Revision: 1}}
@@ -89,7 +89,7 @@ func testTokenChanges(t *testing.T, f *wing) {
 	fixture.WantError(t, "change another revision", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutToken(ctx, changed, input.Change{IfAbsent: true, Now: fixture.T0})
 	fixture.WantError(t, "create again", err, dispatcher.ErrPrecondition)
-	// The expiry has passed, but it is not what changes.
+	// The expiry has passed, but it does not change.
 	stored, created, err = f.PutToken(ctx, changed, input.Change{IfRevision: 1, Now: fixture.T0.Add(2 * time.Hour)})
 	f.Must(err)
 	changed.ID, changed.Hash, changed.Revision = token.ID, token.Hash, 2
@@ -175,7 +175,7 @@ func testTokenUse(t *testing.T, f *wing) {
 	used(fixture.T0.Add(time.Hour), fixture.T0.Add(time.Hour))
 }
 
-// Two requests, each with a token of its own, revoke each other's.
+// Two requests with different tokens revoke each other's.
 func testLastAdminToken(t *testing.T, f *wing) {
 	ctx := t.Context()
 	expires := fixture.T0.Add(time.Minute)

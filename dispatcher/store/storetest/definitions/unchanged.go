@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// unchangedTests are those of changes that leave everything as it is.
+// unchangedTests test changes without effect.
 func unchangedTests() tests {
 	return tests{
 		"what changes nothing writes nothing":                          testUnchanged,
@@ -22,8 +22,8 @@ func unchangedTests() tests {
 	}
 }
 
-// Definitions that are put as they are stored, pauses of what is paused and resumes of what is not keep the revision,
-// and leave no trace: no entry in the audit log, no revision of a trigger, no notification.
+// Putting stored definitions, pausing paused jobs and resuming others keep the revision and leave no trace: no entry in
+// the audit log, no revision of a trigger, no notification.
 func testUnchanged(t *testing.T, f *wing) {
 	ctx := t.Context()
 	holidays := fixture.Calendar("holidays")
@@ -89,7 +89,7 @@ func testUnchanged(t *testing.T, f *wing) {
 	if now := traces(); now != left {
 		t.Errorf("entries of the audit log and revisions of triggers: got %v, want %v", now, left)
 	}
-	// What is heard first is the change after them.
+	// The first notification is that of the change after them.
 	j.Description = "changed"
 	if got := f.Put(j, later).Revision; got != before.Job.Revision+1 {
 		t.Errorf("a changed description: got revision %d, want %d", got, before.Job.Revision+1)
@@ -99,7 +99,7 @@ func testUnchanged(t *testing.T, f *wing) {
 	}
 }
 
-// putsOf are the ways to say once more what is stored.
+// putsOf are all ways to put a stored definition again.
 func (f *wing) putsOf(
 	app access.App, c dispatcher.Calendar, j dispatcher.Job, later time.Time,
 ) map[string]func() (any, bool, error) {
@@ -128,7 +128,7 @@ func (f *wing) putsOf(
 	}
 }
 
-// A client that expects another revision, or none, has not seen what is there.
+// A client that expects another revision, or none, has not seen the stored definition.
 func testUnchangedConditions(t *testing.T, f *wing) {
 	ctx := t.Context()
 	j := f.PutEvery("tick", time.Minute)

@@ -1,4 +1,4 @@
-// Package definitions holds the tests of what a store does with what people declare and change, and who may..
+// Package definitions tests how a store handles the definitions of users, their changes and permissions.
 package definitions
 
 import (
@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// wing is the fixture with what the tests of this wing do to it.
+// wing is the fixture with helpers for these tests.
 type wing struct{ *fixture.Fixture }
 
-// tests are some tests of the wing, by name.
+// tests are some tests by name.
 type tests = map[string]func(*testing.T, *wing)
 
-// Tests returns the tests of the wing.
+// Tests returns the tests of definitions.
 func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
 		definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(), auditTests(),
@@ -21,7 +21,7 @@ func Tests() fixture.Tests {
 		appPauseTests(), groupTests(), attributeTests())
 }
 
-// definitionTests are those of files without a table of their own.
+// definitionTests are the tests of files without their own table.
 func definitionTests() tests {
 	return tests{
 		"apps are created, replaced, listed and deleted":                  testApps,

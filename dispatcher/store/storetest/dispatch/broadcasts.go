@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// broadcastTests are those of runs that are spread over the endpoints of a group.
+// broadcastTests test runs that are spread over the endpoints of a group.
 func broadcastTests() tests {
 	return tests{
 		"a broadcast has a shard for each endpoint":                  testBroadcast,
@@ -56,7 +56,7 @@ func endpointIDs(n int) []string {
 	return ids
 }
 
-// shards lists those of a run as index, state, attempt.
+// shards lists the shards of a run as index, state, attempt.
 func (f *wing) shards(parent run.Key) []string {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Parent: parent.String(), Page: input.Page{Limit: 1000}})
@@ -80,7 +80,7 @@ func (f *wing) finishShard(r run.HeldRun, state run.State) {
 	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(r, o)}))
 }
 
-// endBroadcasts ends those that are done among some, or all.
+// endBroadcasts ends finished broadcasts among some, or all.
 func (f *wing) endBroadcasts(parents ...run.Key) int {
 	f.Helper()
 	n, err := f.EndBroadcasts(f.Context(), parents, fixture.T0.Add(time.Hour))
@@ -100,7 +100,7 @@ func (f *wing) summary(key run.Key) string {
 }
 
 func testBroadcast(t *testing.T, f *wing) {
-	r := f.ClaimOne("tick") // in a claim, without a row of its own
+	r := f.ClaimOne("tick") // in a claim, without its own row
 	f.spread(r, 3)
 	again, err := f.Broadcast(t.Context(), r, endpointIDs(5), fixture.T0)
 	f.Must(err)
@@ -138,13 +138,13 @@ func testBroadcast(t *testing.T, f *wing) {
 	}
 }
 
-// A shard that its endpoint refused as stale is no failure. The broadcast has not succeeded either, and a retry repeats that shard.
+// A shard refused as stale has not failed. The broadcast has not succeeded either, and a retry repeats that shard.
 func testSupersededShards(t *testing.T, f *wing) {
 	f.PutEvery("tick", time.Minute)
 	for _, tt := range []struct {
 		ends []run.State
 		want string
-		live int // of the shards, once the broadcast is retried
+		live int // shards, once the broadcast is retried
 	}{
 		{[]run.State{run.Succeeded, run.Superseded}, "superseded 2: 1 succeeded, 0 failed, 0 live", 1},
 		{[]run.State{run.Superseded, run.Superseded}, "superseded 2: 0 succeeded, 0 failed, 0 live", 2},
@@ -190,7 +190,7 @@ func testBroadcastFence(t *testing.T, f *wing) {
 	f.Expect("endpoints", endpoints, []string{"e0", "e1"})
 }
 
-// The shards of a run differ in nothing but their kind, by which a page must go on.
+// The shards of a run differ only in their kind, by which a page must continue.
 func testShardPages(t *testing.T, f *wing) {
 	r := f.ClaimOne("tick")
 	f.spread(r, 7)
@@ -226,7 +226,7 @@ func testShardPages(t *testing.T, f *wing) {
 	f.Expect("the parent", f.summary(r.Key), "waiting_shards 7: 0 succeeded, 0 failed, 7 live")
 }
 
-// failedBroadcast is a broadcast of three shards of which the second failed.
+// failedBroadcast returns a broadcast of three shards, the second of which failed.
 func (f *wing) failedBroadcast() run.HeldRun {
 	f.Helper()
 	r := f.ClaimOne("tick")
@@ -253,7 +253,7 @@ func testRetryShard(t *testing.T, f *wing) {
 	f.Expect("of its neighbour", len(f.RunOf(r.OfIndex(0)).Attempts), 1)
 }
 
-// goOn spreads a broadcast that was retried, over other endpoints, and ends its second shard.
+// goOn spreads a retried broadcast over other endpoints, and ends its second shard.
 func (f *wing) goOn(run run.HeldRun, state run.State) {
 	f.Helper()
 	again := f.adopted(fixture.NodeA, 77)
@@ -275,7 +275,7 @@ func testRetryBroadcast(t *testing.T, f *wing) {
 	f.Must(f.RetryRun(t.Context(), r.String(), fixture.At(fixture.T0.Add(time.Minute))))
 	f.Expect("the parent", f.summary(r.Key), "queued 3: 2 succeeded, 0 failed, 1 live")
 	f.goOn(r, run.Succeeded)
-	// Nothing failed, so all of it is repeated. While it waits for its shards, it cannot be retried.
+	// No shard failed, so all of them are repeated. While it waits for its shards, it cannot be retried.
 	f.Must(f.RetryRun(t.Context(), r.String(), fixture.At(fixture.T0.Add(time.Minute))))
 	f.Expect("the parent", f.summary(r.Key), "queued 3: 0 succeeded, 0 failed, 3 live")
 	f.spread(f.adopted(fixture.NodeA, 80)[0], 1)

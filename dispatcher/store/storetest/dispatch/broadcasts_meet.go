@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// How broadcasts meet slots, fixed delays, dead nodes, verify, misfires, retention and pauses.
+// Broadcasts combined with slots, fixed delays, dead nodes, verify, misfires, retention and pauses.
 
-// One slot is for a broadcast as a whole, from before it is spread until its last shard has ended.
+// One slot covers a whole broadcast, from before it is spread until its last shard has ended.
 func testBroadcastSlot(t *testing.T, f *wing) {
 	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.Expect("acquired", f.AcquireSlots(runs[0]), []int{1})
@@ -58,7 +58,7 @@ func testReplaceBroadcast(t *testing.T, f *wing) {
 	f.Expect("taken", f.holders(), []int{2})
 }
 
-// A retried broadcast asks for a slot again. If it is skipped, so are its shards.
+// A retried broadcast asks for a slot again. If it is skipped, its shards are skipped as well.
 func testSkipRetriedBroadcast(t *testing.T, f *wing) {
 	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	f.Expect("acquired", f.AcquireSlots(runs[0]), []int{1})
@@ -90,7 +90,7 @@ func testBroadcastDelay(t *testing.T, f *wing) {
 	}
 }
 
-// The shards of a dead node are attempted again, or lost if the job wants each at most once. The parent outlives any node.
+// Shards of a dead node are attempted again, or lost if the job wants each at most once. The parent needs no node.
 func testShardsOfTheDead(t *testing.T, f *wing) {
 	f.Put(fixture.Job("once", nil), fixture.T0)
 	j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
@@ -119,7 +119,7 @@ func testShardsOfTheDead(t *testing.T, f *wing) {
 	f.Expect("the parent", f.summary(run.Key), "failed 3: 2 succeeded, 1 failed, 0 live")
 }
 
-// However a parent ends, its shards do not go on.
+// Shards do not continue after the end of their parent, however it ends.
 func testOrphanedShards(t *testing.T, f *wing) {
 	r := f.failedBroadcast()
 	f.Must(f.RetryRun(t.Context(), r.String(), fixture.At(fixture.T0.Add(time.Minute))))
@@ -214,7 +214,7 @@ func testEndBroadcastRace(t *testing.T, f *wing) {
 	f.Expect("the parent", f.summary(r.Key), "succeeded 8: 8 succeeded, 0 failed, 0 live")
 }
 
-// A pause holds the retries of shards as those of other runs, and not those of a manual run.
+// A pause holds the retries of shards like those of other runs, but not those of a manual run.
 func testHeldShards(t *testing.T, f *wing) {
 	fire := f.ClaimOne("tick")
 	f.Must(f.RequestRun(t.Context(), "shop", "tick", nil, fixture.At(fixture.T0.Add(time.Minute))))

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// callbackTests are those of runs whose target accepts an attempt and says later how it ended.
+// callbackTests test runs with a target that accepts an attempt and reports its end later.
 func callbackTests() tests {
 	return tests{
 		"an accepted run waits for its callback":                  testCallbackWaits,
@@ -40,7 +40,7 @@ func callbackTests() tests {
 	}
 }
 
-// within is how long the targets of these tests have for their callbacks.
+// within is the callback time of the targets in these tests.
 const within = time.Hour
 
 // accept records that the target accepted the attempt of a run that began at start and took a second.
@@ -49,7 +49,7 @@ func (f *wing) accept(held run.HeldRun, start time.Time) (deadline time.Time) {
 	return f.acceptAs(held, start, run.Callback{Within: within})
 }
 
-// acceptAs is accept with all that is said of the callback.
+// acceptAs is accept with a given callback.
 func (f *wing) acceptAs(held run.HeldRun, start time.Time, callback run.Callback) (deadline time.Time) {
 	f.Helper()
 	o := fixture.Outcome(start)
@@ -61,31 +61,31 @@ func (f *wing) acceptAs(held run.HeldRun, start time.Time, callback run.Callback
 	return deadline
 }
 
-// accepted claims a run whose target accepts it.
+// accepted claims a run, and its target accepts it.
 func (f *wing) accepted() (held run.HeldRun, start, deadline time.Time) {
 	f.Helper()
 	held, start = f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	return held, start, f.accept(held, start)
 }
 
-// complete completes an attempt of a run, by its target.
+// complete completes an attempt of a run on behalf of its target.
 func (f *wing) complete(key run.Key, attempt int, now time.Time) error {
 	_, err := f.CompleteRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "42 rows"}, byTarget(now))
 	return err
 }
 
-// fail fails one.
+// fail fails an attempt in the same way.
 func (f *wing) fail(key run.Key, attempt int, now time.Time) error {
 	_, err := f.FailRun(f.Context(), key.String(), attempt, run.CallbackResult{Message: "disk full"}, byTarget(now))
 	return err
 }
 
-// byTarget is a change that a target makes.
+// byTarget is a change by a target.
 func byTarget(now time.Time) input.Change {
 	return input.Change{Actor: run.ActorCallback, Now: now}
 }
 
-// adoptEnded adopts the run whose accepted attempt is over.
+// adoptEnded adopts the run with an ended accepted attempt.
 func (f *wing) adoptEnded(now time.Time) run.HeldRun {
 	f.Helper()
 	adopted := f.AdoptRetries(now)
@@ -104,7 +104,7 @@ func wantConflict(t *testing.T, what string, err error) {
 
 func testCallbackWaits(t *testing.T, f *wing) {
 	held, _, deadline := f.accepted()
-	f.accept(held, fixture.T0.Add(time.Minute)) // once more, as after a lost response
+	f.accept(held, fixture.T0.Add(time.Minute)) // again, as after a lost response
 	r := f.RunOf(held.Key)
 	fixture.WantDiff(t, "the run", retryFacts{State: run.WaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.Key))
 	fixture.WantDiff(t, "its callback", &run.CallbackState{Deadline: deadline}, r.Callback)
@@ -132,7 +132,7 @@ func testCallbackCompletes(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "its attempts", want, r.Attempts)
 	fixture.WantDiff(t, "its state", run.Succeeded, r.State)
 	fixture.WantDiff(t, "its callback", (*run.CallbackState)(nil), r.Callback)
-	f.accept(held, start) // the record, once more
+	f.accept(held, start) // the record again
 	fixture.WantDiff(t, "its attempts after a repeated record", want, f.RunOf(held.Key).Attempts)
 	wantConflict(t, "fail what is complete", f.fail(held.Key, 1, end))
 	_, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1}, byTarget(end))
@@ -154,7 +154,7 @@ func testCallbackFails(t *testing.T, f *wing) {
 		Class: run.ClassCallback, Error: "disk full"}, fixture.FailedUntil(now.Add(time.Minute)))
 	fixture.WantDiff(t, "the run", retryFacts{State: run.Retrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
 		Class: run.ClassCallback, Error: "disk full", Attempts: []run.State{run.Failed}}, f.retryFacts(held.Key))
-	f.Must(f.fail(held.Key, 1, now)) // once more
+	f.Must(f.fail(held.Key, 1, now)) // again
 	wantConflict(t, "complete an attempt that is over", f.complete(held.Key, 1, now))
 	second := f.AdoptRetries(now.Add(time.Minute))
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Accepted != nil {
@@ -316,7 +316,7 @@ func testCallbackFixedDelay(t *testing.T, f *wing) {
 	}
 }
 
-// The node that records the end of an attempt dies before it has: the next one records the same attempt.
+// The node that records the end of an attempt dies before it has: the next node records the same attempt.
 func testCallbackNodeDies(t *testing.T, f *wing) {
 	held, start, _ := f.accepted()
 	now := start.Add(time.Minute)

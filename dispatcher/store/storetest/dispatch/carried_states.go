@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// carriedStateTests are those of what the runs of a job leave to the next.
+// carriedStateTests test states that runs of a job pass on to the next.
 func carriedStateTests() tests {
 	return tests{
 		"a carried state is stored with the end of its run":          testCarriedStateKept,
@@ -29,7 +29,7 @@ func carriedStateTests() tests {
 	}
 }
 
-// returned records that a run succeeded and returned a state for the revision that it was given.
+// returned records that a run succeeded and returned a state based on a revision.
 func (f *wing) returned(held run.HeldRun, state string, revision int64) {
 	f.Helper()
 	o := fixture.Outcome(held.ScheduledAt)
@@ -71,7 +71,7 @@ func testCarriedStateFenced(_ *testing.T, f *wing) {
 	f.returned(stale, `{"late":true}`, 0)
 	f.ExpectState(run.CarriedState{State: json.RawMessage("null")})
 	f.returned(runs[0], `{"n":1}`, 0)
-	f.returned(runs[0], `{"again":true}`, 1) // recorded once more
+	f.returned(runs[0], `{"again":true}`, 1) // recorded again
 	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"n":1}`), Revision: 1, Run: runs[0].String()})
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// claimTests are those of fires that are won.
+// claimTests test won fires.
 func claimTests() tests {
 	return tests{
 		"a fire without its job is quarantined":               testAdvanceWithoutJob,
@@ -35,8 +35,8 @@ func claimTests() tests {
 	}
 }
 
-// testAdvanceWithoutJob claims and settles fires without saying which job they are of. Their triggers are quarantined, and the
-// other fire of the batch is claimed.
+// testAdvanceWithoutJob claims and settles fires without their job. Their triggers are quarantined, and the other fire
+// of the batch is claimed.
 func testAdvanceWithoutJob(t *testing.T, f *wing) {
 	for _, name := range []string{"claimed", "settled", "whole"} {
 		f.Put(fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))}), fixture.T0)
@@ -124,7 +124,7 @@ func testClaim(t *testing.T, f *wing) {
 	}
 }
 
-// The poll learns how long an attempt may take, also after the job was changed.
+// The poll reads the time limit of an attempt, even after the job was changed.
 func testDueTimeout(t *testing.T, f *wing) {
 	j := fixture.Job("report", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 	for _, timeout := range []input.Duration{target.DefaultTimeout, input.Duration(5 * time.Minute)} {
@@ -136,7 +136,7 @@ func testDueTimeout(t *testing.T, f *wing) {
 	}
 }
 
-// Of any number of claimers of a fire, one wins.
+// Exactly one of any number of claimers wins a fire.
 func testClaimRace(t *testing.T, f *wing) {
 	const jobs, claimers = 20, 4
 	triggers := map[string]dispatcher.Trigger{}
@@ -188,7 +188,7 @@ func testClaimRace(t *testing.T, f *wing) {
 	}
 }
 
-// What changed since the poll makes a claim lose, without an error.
+// Changes since the poll make a claim lose, without an error.
 func testLostClaims(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("tick", time.Minute)
@@ -369,7 +369,7 @@ func testQuarantine(t *testing.T, f *wing) {
 	}
 }
 
-// model is what a trigger must be like: the instants that were claimed or settled, in order.
+// model is the expected state of a trigger: the claimed or settled instants, in order.
 type model struct {
 	revision  int64
 	prev      time.Time
@@ -378,8 +378,8 @@ type model struct {
 	paused    bool
 }
 
-// testClaimModel lets claims, settlements, pauses and stale claims follow each other at random,
-// and compares the trigger with a model after each.
+// testClaimModel runs claims, settlements, pauses and stale claims in random order, and compares the trigger with a
+// model after each.
 func testClaimModel(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("tick", time.Minute)
@@ -434,7 +434,7 @@ func testClaimModel(t *testing.T, f *wing) {
 	})
 }
 
-// pause is a change unless the job is paused, or not, already.
+// pause is a change unless the job is already in that state.
 func (m *model) pause(paused bool) {
 	if m.paused != paused {
 		m.paused, m.revision = paused, m.revision+1

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// dueTests are those of reading what is due, by a node's share of it.
+// dueTests test reading due triggers, for a node's share of them.
 func dueTests() tests {
 	return tests{
 		"ranges of ids divide what is due":                    testDueByRange,
@@ -26,7 +26,7 @@ func dueTests() tests {
 	}
 }
 
-// dueIDs returns the ids of the triggers that a query of the first minute after T0 finds, in order.
+// dueIDs returns the ids of the triggers that a query for the first minute after T0 finds, in order.
 func (f *wing) dueIDs(query dispatcher.DueQuery) []int64 {
 	f.Helper()
 	if query.Until.IsZero() {
@@ -178,7 +178,7 @@ func testTriggersByID(t *testing.T, f *wing) {
 	}
 }
 
-// A run that waits for a node with labels is found by a node that has them, and more.
+// A run that waits for a node with labels is found by a node that has these and others.
 func testAdoptByLabels(t *testing.T, f *wing) {
 	ctx := t.Context()
 	ssd := input.Labels{"disk": "ssd"}

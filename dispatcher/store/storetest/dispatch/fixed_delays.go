@@ -54,7 +54,7 @@ func testDelays(t *testing.T, f *wing) {
 	if len(f.DelaysToArm()) != 1 {
 		t.Error("a rearming of another revision had an effect")
 	}
-	for range 2 { // again changes nothing
+	for range 2 { // repeating it changes nothing
 		f.Must(f.ScheduleNext(t.Context(), []dispatcher.DelayedFire{armed}))
 	}
 	after := f.Trigger("j")
@@ -74,7 +74,7 @@ func testDelays(t *testing.T, f *wing) {
 	}
 }
 
-// However a run ended, its fixed delay goes on.
+// A fixed delay continues however its run ended.
 func testDelayEnds(t *testing.T, f *wing) {
 	f.putDelay("cancelled")
 	f.putDelay("missed")
@@ -104,7 +104,7 @@ func testDelayEnds(t *testing.T, f *wing) {
 	if len(want) != 0 || len(got) != 2 {
 		t.Errorf("ends: got %v, missing %v", got, want)
 	}
-	// What is switched off is not armed, nor what is deleted.
+	// Disabled or deleted delays are not scheduled next.
 	off := fixture.Job("missed", f.Put(fixture.Job("missed", nil), fixture.T0).Triggers)
 	f.Put(off, fixture.T0)
 	f.Must(f.DeleteJob(t.Context(), "shop", "cancelled", fixture.At(fixture.T0)))
@@ -123,7 +123,7 @@ func testJitter(t *testing.T, f *wing) {
 	}
 	a := f.NextAdvance()
 	a.Then, a.ThenDue = fixture.T0.Add(2*time.Minute), fixture.T0.Add(2*time.Minute+20*time.Second)
-	f.ClaimAll(dispatcher.Advance{TriggerID: a.TriggerID, JobID: a.JobID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // no such fire
+	f.ClaimAll(dispatcher.Advance{TriggerID: a.TriggerID, JobID: a.JobID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // unknown
 	now := *stored.DueAt
 	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(),
 		Advances: []dispatcher.Advance{a}, Now: now.Add(-time.Millisecond)})

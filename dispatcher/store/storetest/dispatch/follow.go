@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// followTests are those of what follows the runs of a job.
+// followTests test the followers of runs of a job.
 func followTests() tests {
 	return tests{
 		"a run is followed once, however often its end is recorded": testFollowedOnce,
@@ -36,7 +36,7 @@ func testFollowedOnce(t *testing.T, f *wing) {
 	f.PutFollowed(fixture.OnFailure("child"))
 	held := f.FireOf("parent")
 	start := fixture.T0.Add(time.Minute)
-	for range 2 { // as after a response that was lost
+	for range 2 { // as after a lost response
 		f.RecordFollowed(held, fixture.Ended(run.Failed, start))
 	}
 	f.Expect("runs that were queued", f.FollowAll(start), 1)
@@ -92,7 +92,7 @@ func testFollowedAfterRetries(_ *testing.T, f *wing) {
 	f.Expect("runs that are attempted again", len(again), 1)
 	f.RecordFollowed(again[0], fixture.Ended(run.Failed, start.Add(10*time.Second)))
 	f.Expect("runs that follow the end", f.FollowAll(start.Add(time.Minute)), 1)
-	// What another node has recorded is seen without the mark, too, when the run ends without an attempt.
+	// Records by other nodes are found even without the mark, when the run ends without an attempt.
 	later := f.FireOf("parent")
 	r = fixture.Record(later, fixture.Ended(run.Failed, later.ScheduledAt))
 	next := later.ScheduledAt.Add(time.Minute)

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// followBoundTests are those of how much may follow the runs of a job.
+// followBoundTests test the limits for followers of runs of a job.
 func followBoundTests() tests {
 	return tests{
 		"jobs that fan out beyond the bounds of their app are refused":    testFanOutRefused,
@@ -36,7 +36,7 @@ func followBoundTests() tests {
 	}
 }
 
-// layers puts jobs in layers, the last first: each job is followed by all of the next layer. It returns the first error.
+// layers puts jobs in layers, the last first: all jobs of the next layer follow each job. It returns the first error.
 func (f *wing) layers(count, width int) error {
 	f.Helper()
 	var next []string
@@ -120,7 +120,7 @@ func testFanOutStays(t *testing.T, f *wing) {
 	f.Must(f.PutJob(t.Context(), j, fixture.At(fixture.T0)))
 }
 
-// causeOf returns why the latest run of a job exists.
+// causeOf returns the cause of the latest run of a job.
 func (f *wing) causeOf(name string) run.Cause {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1}})
@@ -181,7 +181,7 @@ func testChainRefused(t *testing.T, f *wing) {
 		if len(attention.Failed.Items) == 0 {
 			t.Errorf("%s: attention shows no failure", name)
 		}
-		// It may be retried, and what follows it is still bounded.
+		// It may be retried, and its followers are still limited.
 		f.Must(f.RetryRun(t.Context(), runs[0].ID, fixture.At(now)))
 		f.Expect("runs that are retried", f.endAdopted(now), 1)
 		f.Expect("runs that follow the retry", f.FollowAll(now), 0)

@@ -83,17 +83,17 @@ func testFollowCycle(t *testing.T, f *wing) {
 			f.WantProblem(tt.what, err, tt.want)
 		}
 	}
-	// A circle that goes over two events is one, too.
+	// A circle over two events is a circle, too.
 	c := fixture.Job("c", nil)
 	c.OnMisfire = &dispatcher.Follow{Jobs: []string{"a"}}
 	_, _, err := f.PutJob(t.Context(), c, fixture.At(fixture.T0))
 	f.WantProblem("a circle over two events", err, "follow_cycle /on_misfire/jobs/0")
-	// It is none any more once a link is gone.
+	// It is none after a link was removed.
 	f.Must(put("a"))
 	f.Must(put("c", "a"))
 }
 
-// The one that comes first has put its job before the other one looks.
+// The first one has put its job before the other one checks.
 func testFollowCycleRace(t *testing.T, f *wing) {
 	f.Put(fixture.Job("a", nil), fixture.T0)
 	f.Put(fixture.Job("b", nil), fixture.T0)
@@ -138,7 +138,7 @@ func testFollowRename(t *testing.T, f *wing) {
 	f.Expect("runs that follow", f.FollowAll(fixture.T0.Add(time.Minute)), 2)
 	f.Expect("runs of the child", f.RunsOf("kid"), "chain queued")
 	f.Expect("runs of the delivery", f.RunsOf("mother.on_failure"), "follow queued")
-	// The name is free for another job, whose deliveries are its own.
+	// Another job may use the name, and has its own deliveries.
 	f.Put(fixture.Job("parent", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))}), fixture.T0)
 	other := fixture.Job("parent", nil)
 	other.OnFailure = &dispatcher.Follow{Target: fixture.Hook("https://example.com/two")}

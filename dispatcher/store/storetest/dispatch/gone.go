@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// gone is the outcome of an attempt whose target wants no more calls.
+// gone is the outcome of an attempt with a target that wants no more calls.
 func gone(start time.Time) run.Outcome {
 	return run.Outcome{
 		State: run.Failed, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: http.StatusGone,
@@ -19,7 +19,7 @@ func gone(start time.Time) run.Outcome {
 	}
 }
 
-// disable disables the trigger of a run that ended so, and requires that it does so or does not.
+// disable calls Disable for a run that ended this way, and compares whether it disabled the trigger.
 func (f *wing) disable(ended dispatcher.Record, want bool) {
 	f.Helper()
 	done, err := f.Disable(f.Context(), ended, "gone", fixture.T0.Add(90*time.Second))
@@ -29,7 +29,7 @@ func (f *wing) disable(ended dispatcher.Record, want bool) {
 	}
 }
 
-// A target that wants no more calls silences its trigger until somebody resumes it.
+// A target that wants no more calls disables its trigger until it is resumed.
 func testDisable(t *testing.T, f *wing) {
 	ctx, now := t.Context(), fixture.T0.Add(90*time.Second)
 	ended := fixture.Record(f.ClaimOne("tick"), gone(fixture.T0))
@@ -61,7 +61,7 @@ func testDisable(t *testing.T, f *wing) {
 	}
 }
 
-// The response is about the job as it was called. Somebody may have changed it meanwhile, because of these responses.
+// The response concerns the job at the time of the call. It may have been changed since, because of such responses.
 func testLateGoneOfAnOldRevision(t *testing.T, f *wing) {
 	ctx := t.Context()
 	ended := fixture.Record(f.ClaimOne("tick"), gone(fixture.T0))
@@ -79,12 +79,12 @@ func testLateGoneOfAnOldRevision(t *testing.T, f *wing) {
 	}
 }
 
-// Only the node that holds a run says how it ended.
+// Only the node that holds a run may report its end.
 func testGoneOfARunThatIsNoLongerHeld(t *testing.T, f *wing) {
 	ctx := t.Context()
 	held := f.ClaimOne("tick")
 	ended := fixture.Record(held, gone(fixture.T0))
-	f.disable(ended, false) // is not recorded yet
+	f.disable(ended, false) // not recorded yet
 	_, err := f.CancelRun(ctx, held.String(), fixture.At(fixture.T0.Add(time.Second)))
 	f.Must(err)
 	f.Must(f.Record(ctx, []dispatcher.Record{ended}))

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// hostTests are about runs that wait for their host.
+// hostTests test runs that wait for their host.
 func hostTests() tests {
 	return tests{
 		"runs that wait for a host are out of the way":          testWaitForHost,
@@ -26,7 +26,7 @@ func hostTests() tests {
 	}
 }
 
-// waiting returns what a run waits for.
+// waiting returns the host wait of a run.
 func (f *wing) waiting(key run.Key) string {
 	f.Helper()
 	run := f.RunOf(key)
@@ -95,7 +95,7 @@ func testHostResponded(t *testing.T, f *wing) {
 	wait.Pause, wait.ProbeAt = 0, now
 	fixture.WantDiff(t, "waits that are due", []dispatcher.HostWait{wait}, f.HostsDue(now))
 	fixture.WantDiff(t, "what the run waits for", "waits for host down.example.com, which responds again", f.waiting(held.Key))
-	f.Must(f.HostResponded(t.Context(), 12345, now)) // nothing waits
+	f.Must(f.HostResponded(t.Context(), 12345, now)) // no run waits
 }
 
 func testProbesPreferNew(t *testing.T, f *wing) {

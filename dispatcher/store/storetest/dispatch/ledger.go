@@ -50,7 +50,7 @@ func testRecord(t *testing.T, f *wing) {
 	f.Must(f.Record(ctx, nil))
 }
 
-// What a server answers may be any bytes; none of them keeps a result from being stored.
+// A server's response may contain any bytes; none of them prevents storing a result.
 func testRecordAnyText(t *testing.T, f *wing) {
 	ctx := t.Context()
 	const text, want = "malformed \x00 header \xff\xfe: 壊", "malformed  header \uFFFD: 壊"
@@ -122,7 +122,7 @@ func testAdopt(t *testing.T, f *wing) {
 		t.Errorf("adopted of a disabled app: got %v, %v, want none", got, err)
 	}
 	f.DeclareApp("shop")
-	edited := f.PutEvery("tick", time.Hour) // the second attempt is made as the job is then
+	edited := f.PutEvery("tick", time.Hour) // the second attempt uses the job as it is then
 	adopted, err := f.Adopt(ctx, query)
 	f.Must(err)
 	second := held
@@ -159,7 +159,7 @@ func testAdopt(t *testing.T, f *wing) {
 	}
 }
 
-// The oldest come first, so what waits is not overtaken for ever.
+// The oldest come first, so waiting runs are not overtaken indefinitely.
 func testAdoptFairly(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("tick", time.Minute)
@@ -256,7 +256,7 @@ func testRetry(t *testing.T, f *wing) {
 	failed := run.Outcome{State: run.TimedOut, StartedAt: fixture.T0, EndedAt: fixture.T0.Add(time.Second),
 		Class: run.ClassTimeout, Error: "slow"}
 	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(held, failed)}))
-	f.EditEvery("tick", time.Minute) // a retry runs the job as it is then
+	f.EditEvery("tick", time.Minute) // a retry uses the job as it is then
 	r, err := f.RetryRun(ctx, held.String(), fixture.At(fixture.T0))
 	f.Must(err)
 	if r.Revision != 2 || r.State != run.Queued || r.EndedAt != nil || r.Class != "" ||
@@ -268,7 +268,7 @@ func testRetry(t *testing.T, f *wing) {
 	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Revision != 2 {
 		t.Fatalf("adopted: got %+v, want attempt 2 of revision 2", adopted)
 	}
-	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(held, failed)})) // once more, after its response was lost
+	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(held, failed)})) // again, after its response was lost
 	f.Must(f.Record(ctx, []dispatcher.Record{fixture.Record(adopted[0], fixture.Outcome(fixture.T0))}))
 	r = f.RunOf(held.Key)
 	if len(r.Attempts) != 2 || r.Attempts[0].State != run.TimedOut || r.Attempts[0].Late != nil ||
@@ -277,8 +277,8 @@ func testRetry(t *testing.T, f *wing) {
 	}
 }
 
-// What was begun may have been sent: of a dead node it ends as lost, and nobody repeats it.
-// What a node surely did not send is handed on, and its attempt is not consumed.
+// Begun runs may have been sent: those of a dead node end as lost and are not repeated. Runs that a node certainly did
+// not send are adopted, and their attempt is not consumed.
 func testAdoptUnsent(t *testing.T, f *wing) {
 	ctx := t.Context()
 	for _, name := range []string{"same", "changed"} {
@@ -291,7 +291,7 @@ func testAdoptUnsent(t *testing.T, f *wing) {
 			t.Fatalf("claimed %+v, want the first attempt", held)
 		}
 	}
-	f.Must(f.PauseJob(ctx, "shop", "changed", "", true, fixture.At(fixture.Minutes(1)))) // of which the node may not have known
+	f.Must(f.PauseJob(ctx, "shop", "changed", "", true, fixture.At(fixture.Minutes(1)))) // perhaps unknown to the node
 	f.AddNode(fixture.NodeB)
 	f.Must(f.Deregister(ctx, fixture.NodeA))
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 10, Now: fixture.T0.Add(time.Hour)})
@@ -316,7 +316,7 @@ func testBegin(t *testing.T, f *wing) {
 	begun, waiting := f.ClaimOne("begun"), f.ClaimOne("waiting")
 	fenced := begun
 	fenced.Token = fixture.Token2
-	for range 2 { // doing it again changes nothing
+	for range 2 { // repeating it changes nothing
 		got, err := f.Begin(ctx, []run.HeldRun{begun, fenced})
 		f.Must(err)
 		want := begun
@@ -338,7 +338,7 @@ func testBegin(t *testing.T, f *wing) {
 	if len(adopted) != 1 || adopted[0].Key != waiting.Key {
 		t.Errorf("adopted: got %+v, want only what was not begun", adopted)
 	}
-	// Of a job that does not say before it sends, nobody knows; see testAdoptUnsent for the others.
+	// For a job without a begin step the outcome is unknown; see testAdoptUnsent for the others.
 	if run := f.RunOf(waiting.Key); run.Attempt != 2 || len(run.Attempts) != 1 {
 		t.Errorf("adopted: got %+v, want its second attempt", run)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// take takes locks for a minute at most and ten seconds at least.
+// take takes locks for at most a minute and at least ten seconds.
 func (f *wing) take(node run.NodeID, now time.Time, names ...string) map[string]int64 {
 	f.Helper()
 	locks, err := f.Lock(f.Context(), dispatcher.LockRequest{Node: node, Names: names, AtMost: time.Minute,
@@ -53,7 +53,7 @@ func testLocks(t *testing.T, f *wing) {
 	expect("to the end", f.take(fixture.NodeB, fixture.T0.Add(time.Minute-time.Millisecond), "a"), none)
 	expect("when at most has passed", f.take(fixture.NodeB, fixture.T0.Add(time.Minute), "a"), map[string]int64{"a": 2})
 
-	// Who lost it gives back nothing; who has it keeps others away for at least.
+	// A former holder cannot give it back; the holder excludes others for the minimum time.
 	later := fixture.T0.Add(time.Minute)
 	f.giveBack(fixture.NodeA, "a", 1)
 	f.giveBack(fixture.NodeB, "a", 1)
@@ -76,7 +76,7 @@ func testLocks(t *testing.T, f *wing) {
 	}
 }
 
-// Only what a node can do something about makes it ask for the lock of an app.
+// A node asks for the lock of an app only for triggers that it can settle.
 func testOverdueApps(t *testing.T, f *wing) {
 	for _, app := range []string{"calm", "late", "off", "pinned"} {
 		f.DeclareApp(app)
@@ -118,7 +118,7 @@ func testOverdueApps(t *testing.T, f *wing) {
 	}
 }
 
-// However many ask at once, a lock has one holder at a time, and its fences are without holes.
+// However many nodes ask at once, a lock has one holder at a time, and its fences have no gaps.
 func testLockRace(t *testing.T, f *wing) {
 	const nodes, rounds = 6, 20
 	names := []string{"x", "y", "z"}

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// How runs that wait for a callback, broadcasts and slots of endpoints meet.
+// Runs that wait for a callback, combined with broadcasts and slots of endpoints.
 
 func meetingTests() tests {
 	return tests{
@@ -100,7 +100,7 @@ func testShardAtEndpoint(t *testing.T, f *wing) {
 
 func testEndpointFromDNS(t *testing.T, f *wing) {
 	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
-	f.DeclareGroup(fixture.Workers(), fixture.T0) // which has names
+	f.DeclareGroup(fixture.Workers(), fixture.T0) // has endpoint names
 	const endpoint = "10-0-0-1-8080"
 	f.Expect("taken", f.occupy(endpoint, runs[0]), []string{"1" + endpoint})
 	f.Expect("waits", f.occupy(endpoint, runs[1]), []string{})

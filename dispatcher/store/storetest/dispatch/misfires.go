@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// misfireTests are those of the policies for misfires.
+// misfireTests test the policies for misfires.
 func misfireTests() tests {
 	return tests{
 		"missed fires are settled one by one":            testSettleOneByOne,
@@ -21,8 +21,8 @@ func misfireTests() tests {
 	}
 }
 
-// A fire that is caught up by itself has a run of its own kind and no misfire; anyone who else
-// tries the same is too late, whether by a settlement or by a claim.
+// A fire that is caught up individually has a run of kind schedule and no misfire; a second attempt to do so comes too
+// late, whether by a settlement or by a claim.
 func testSettleOneByOne(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("tick", time.Minute)
@@ -48,7 +48,7 @@ func testSettleOneByOne(t *testing.T, f *wing) {
 	if misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
 		t.Errorf("misfires = %v, %v, want none", misfires, err)
 	}
-	// What follows is due later than its instant, and so late only after that.
+	// The next fire is due later than its instant, so it is late only after that.
 	next := f.NextAdvance()
 	if !next.Next.Equal(a.Then) {
 		t.Errorf("next is %s, want %s", next.Next, a.Then)
@@ -65,7 +65,7 @@ func testSettleOneByOne(t *testing.T, f *wing) {
 	}
 }
 
-// The window reads what the policy of a trigger is, and a catch-up run tells what it stands for.
+// The window reads the policy of a trigger, and a catch-up run shows the fires that it stands for.
 func testMisfirePolicies(t *testing.T, f *wing) {
 	ctx := t.Context()
 	for _, policy := range []dispatcher.MisfirePolicy{"", dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip} {
@@ -113,8 +113,7 @@ func testMisfirePolicies(t *testing.T, f *wing) {
 	}
 }
 
-// No run of a skipped fixed delay ends, so the decision to skip it is what its next fire is
-// counted from.
+// No run of a skipped fixed delay ends, so its next fire counts from the decision to skip.
 func testSkippedDelays(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": {

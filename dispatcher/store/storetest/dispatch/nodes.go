@@ -34,7 +34,7 @@ func fleetTests() tests {
 	}
 }
 
-// Nodes know the API addresses of all others that serve one: paused ones do, dead ones do not.
+// Nodes know the API addresses of all other nodes with an API: paused ones count, dead ones do not.
 func testAPIsOfNodes(t *testing.T, f *wing) {
 	ctx := t.Context()
 	if !f.both() {
@@ -121,7 +121,7 @@ func testNodes(t *testing.T, f *wing) {
 	fixture.WantError(t, "resume the dead", err, dispatcher.ErrConflict)
 }
 
-// A node may come paused; every other state is the fleet's to give.
+// A node may register paused; the fleet sets every other state.
 func testRegisterPaused(t *testing.T, f *wing) {
 	for id, state := range map[run.NodeID]dispatcher.NodeState{
 		0x10: dispatcher.NodePaused, 0x11: dispatcher.NodeDraining, 0x12: dispatcher.NodeDead, 0x13: "",
@@ -139,7 +139,7 @@ func testRegisterPaused(t *testing.T, f *wing) {
 
 func testDeath(t *testing.T, f *wing) {
 	ctx := t.Context()
-	dies := 0 // how many die where there can be others
+	dies := 0 // number of dying nodes where others are possible
 	if f.both() {
 		dies = 1
 	}
@@ -174,19 +174,19 @@ func testDeath(t *testing.T, f *wing) {
 	f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, fixture.T0.Add(2*time.Minute)))
 	markDead("of a node that beat in the future", fixture.NodeD, fixture.T0.Add(2*time.Minute), fixture.T0.Add(2*time.Minute), dies)
 
-	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
+	// An impossible heartbeat neither keeps a node alive nor prevents it from living.
 	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), fixture.T0.AddDate(1_000_000, 0, 0)} {
 		poisoned := run.NodeID(0x20 + i)
 		f.AddNode(poisoned)
 		f.Must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
 		now := fixture.T0.Add(3 * time.Minute)
-		if dies == 0 { // where it is alone, it goes on
+		if dies == 0 { // where it is alone, it continues
 			f.Must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now))
 			continue
 		}
 		f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, now))
 		f.Must(f.MarkDead(ctx, fixture.NodeD, now, time.Minute, now))
-		now = now.Add(61 * time.Second) // what was in the future has aged
+		now = now.Add(61 * time.Second) // heartbeats from the future have aged
 		f.Must(f.Heartbeat(ctx, fixture.NodeD, dispatcher.NodeReport{}, now))
 		f.Must(f.MarkDead(ctx, fixture.NodeD, now, time.Minute, now))
 		_, err := f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now)
@@ -194,7 +194,7 @@ func testDeath(t *testing.T, f *wing) {
 	}
 }
 
-// The dead are forgotten after a day, unless they hold what is to be adopted.
+// Dead nodes are purged after a day, unless they hold runs to adopt.
 func testNodesCleanUp(t *testing.T, f *wing) {
 	f.InCheck()
 	ctx := t.Context()
@@ -232,7 +232,7 @@ func testNodesCleanUp(t *testing.T, f *wing) {
 	}
 }
 
-// Listeners hear what changed, and no more.
+// Listeners hear all changes, and nothing else.
 func testListen(t *testing.T, f *wing) {
 	notifications := f.Hear()
 	f.PutEvery("tick", time.Minute)

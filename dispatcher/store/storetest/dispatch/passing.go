@@ -37,8 +37,8 @@ func testSettleAsTimePasses(t *testing.T, f *wing) {
 // passing is how many fires asTimePasses has, one per millisecond.
 const passing = 400
 
-// asTimePasses calls advance with fires that become due, by the database's own clock, while it
-// runs, until all have been: in the end each must have its run.
+// asTimePasses calls advance with fires that become due while it runs, by the database's own clock, until all have
+// been: in the end each must have its run.
 func (f *wing) asTimePasses(advance func([]dispatcher.Advance) ([]run.HeldRun, error)) {
 	ctx := f.Context()
 	now, err := f.Clock(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// retryFacts are what a failed attempt changes of its run.
+// retryFacts are the changes of a run by a failed attempt.
 type retryFacts struct {
 	State         run.State
 	Attempt       int
@@ -26,7 +26,7 @@ type retryFacts struct {
 	Attempts      []run.State
 }
 
-// retryFacts reads those of a run.
+// retryFacts reads the facts of a run.
 func (f *wing) retryFacts(key run.Key) retryFacts {
 	f.Helper()
 	run := f.RunOf(key)
@@ -42,8 +42,8 @@ func (f *wing) retryFacts(key run.Key) retryFacts {
 	return facts
 }
 
-// failOnce claims a run and records twice, as after a lost response, that it failed and is due
-// again five seconds later.
+// failOnce claims a run and records twice, as after a lost response, that it failed and is due again five seconds
+// later.
 func (f *wing) failOnce() (held run.HeldRun, start, due time.Time) {
 	f.Helper()
 	held, start = f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
@@ -114,7 +114,7 @@ func testNextRetry(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "later than the last retry", dispatcher.RetryTimes{}, at)
 }
 
-// testRetriesFromABound looks for retries that are due at some time or later.
+// testRetriesFromABound finds retries that are due at some time or later.
 func testRetriesFromABound(t *testing.T, f *wing) {
 	held, _, due := f.failOnce()
 	now := due.Add(time.Minute)
@@ -129,7 +129,7 @@ func testRetriesFromABound(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "due at the bound", []run.Key{held.Key}, look(due))
 	fixture.WantDiff(t, "due before the bound", []run.Key(nil), look(due.Add(time.Millisecond)))
 	fixture.WantDiff(t, "without a bound", []run.Key{held.Key}, look(time.Time{}))
-	// What a pause holds counts for the least: it is due when the pause ends.
+	// Runs held by a pause count for the minimum: they are due when the pause ends.
 	f.Must(f.PauseJob(t.Context(), "shop", "tick", "", true, fixture.At(now)))
 	fixture.WantDiff(t, "due during a pause", []run.Key(nil), look(time.Time{}))
 	times, err := f.NextRetry(t.Context(), time.Time{}, now)
@@ -160,7 +160,7 @@ func testRetryIsFenced(t *testing.T, f *wing) {
 	if len(second) != 1 {
 		t.Fatalf("adopted %d runs, want 1", len(second))
 	}
-	f.Again(held, fixture.Failure(start), fixture.FailedUntil(due)) // of the first attempt, once more
+	f.Again(held, fixture.Failure(start), fixture.FailedUntil(due)) // of the first attempt, again
 	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(second[0], fixture.Outcome(due))}))
 	fixture.WantDiff(t, "the run at its end", retryFacts{
 		State: run.Succeeded, Attempt: 2, Ended: true, HTTPStatus: 200,
@@ -171,7 +171,7 @@ func testRetryIsFenced(t *testing.T, f *wing) {
 	}
 }
 
-// A batch may hold ends and retries together, and each is fenced on its own.
+// A batch may contain ends and retries, and each is fenced separately.
 func testRetryBatch(t *testing.T, f *wing) {
 	start := fixture.T0.Add(time.Minute)
 	var records []dispatcher.Record
@@ -205,7 +205,7 @@ func testRetryBatch(t *testing.T, f *wing) {
 	}
 }
 
-// A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
+// A deferred attempt uses up neither an attempt number nor one of the attempts that the policy allows.
 func testDeferredAttempts(t *testing.T, f *wing) {
 	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	open := run.Outcome{State: run.Failed, StartedAt: start, EndedAt: start,
@@ -224,7 +224,7 @@ func testDeferredAttempts(t *testing.T, f *wing) {
 		}
 		held = adopted[0]
 	}
-	// A target that was too busy has had a request: an attempt, but none of the policy's.
+	// A target that was too busy has had a request: an attempt, but not one that the policy counts.
 	f.Again(held, fixture.Failure(at), dispatcher.NextAttempt{At: at.Add(time.Second), Until: start.Add(time.Hour)})
 	if adopted := f.AdoptRetries(at.Add(time.Second)); len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Failures != 0 {
 		t.Errorf("adopted: got %+v, want attempt 2 without a failure", adopted)
@@ -261,7 +261,7 @@ func testStopAtNextFire(t *testing.T, f *wing) {
 	}
 }
 
-// A run whose time is over ends as its latest attempt did. One that was only deferred has one more attempt.
+// A run ends like its latest attempt when its retries end. A run that was only deferred gets one more attempt.
 func testGiveUp(t *testing.T, f *wing) {
 	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
 	held, off := f.ClaimOne("tick"), f.ClaimOne("off")
@@ -287,7 +287,7 @@ func testGiveUp(t *testing.T, f *wing) {
 	}
 }
 
-// Retrying runs wait while their app, job or trigger may not fire, and end when it is gone.
+// Retrying runs wait while their app, job or trigger may not fire, and end when it was deleted.
 func testHeldRetries(t *testing.T, f *wing) {
 	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
 	due := start.Add(time.Second)
@@ -340,7 +340,7 @@ func testHeldRetries(t *testing.T, f *wing) {
 	}
 }
 
-// The death of the node that failed loses no retry, nor does that of the one that repeats.
+// No retry is lost when the node that failed dies, or the node that repeats the attempt.
 func testRetryOfTheDead(t *testing.T, f *wing) {
 	held, start := f.ClaimOne("tick"), fixture.T0.Add(time.Minute)
 	due := start.Add(time.Second)
@@ -369,7 +369,7 @@ func testRetryOfTheDead(t *testing.T, f *wing) {
 	}
 }
 
-// An operator may hasten or cancel what retries. A fixed delay goes on only after its end.
+// An operator may hasten or cancel a retrying run. A fixed delay continues only after its end.
 func testRetryRequests(t *testing.T, f *wing) {
 	ctx, start := t.Context(), fixture.T0.Add(time.Minute)
 	f.putDelay("slow")

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// stateOf is a node's state, as its heartbeat is told.
+// stateOf is a node's state in the reply to its heartbeat.
 func (f *wing) stateOf(id run.NodeID) dispatcher.HeartbeatReply {
 	f.Helper()
 	heartbeat, err := f.Heartbeat(f.Context(), id, dispatcher.NodeReport{}, fixture.T0)
@@ -26,7 +26,7 @@ func (f *wing) declareRollback() dispatcher.Rollback {
 	return rollback
 }
 
-// All nodes wait, whatever is asked of them, and so do those to come.
+// All nodes wait, whatever they are asked, and new nodes do, too.
 func testRollback(t *testing.T, f *wing) {
 	ctx := t.Context()
 	if rollback, err := f.Rollback(ctx); err != nil || rollback != nil {
@@ -68,7 +68,7 @@ func testRollback(t *testing.T, f *wing) {
 	}
 }
 
-// Replay goes on as the database has it, with the nodes that only the rollback had paused.
+// Replay continues from the state of the database, with the nodes that only the rollback had paused.
 func testReplay(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutEvery("job", time.Minute)
@@ -100,7 +100,7 @@ func testReplay(t *testing.T, f *wing) {
 	}
 }
 
-// Skip settles what was due, ends what was under way, and leaves what is to come.
+// Skip settles due fires, ends runs in progress, and does not affect future fires.
 func testSkip(t *testing.T, f *wing) {
 	ctx := t.Context()
 	held := f.ClaimOne("under_way")
@@ -121,7 +121,7 @@ func testSkip(t *testing.T, f *wing) {
 	f.Must(err)
 	f.Must(f.ResolveRollback(ctx, dispatcher.RollbackSkip, fixture.At(chosen)))
 	total := dispatcher.RollbackSkipped{}
-	// Anyone who comes to the end looks once more from the beginning: what was changed may be as due as before.
+	// A page after the last one starts again from the beginning: changes may have left further due fires.
 	for after, more := int64(math.MaxInt64), true; more; {
 		done, err := f.SkipRolledBack(ctx, after, 2, chosen.Add(time.Minute))
 		f.Must(err)

@@ -28,8 +28,8 @@ func inputTests() tests {
 	}
 }
 
-// A run that is asked for with a payload has it until the history forgets the run: while it is live, once it has ended,
-// and when it is retried.
+// A run requested with a payload keeps it as long as the history has the run: while it is live, after it has ended, and
+// when it is retried.
 func testRunInputs(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutBrief()
@@ -87,7 +87,7 @@ func testRunInputs(t *testing.T, f *wing) {
 	}
 }
 
-// Inputs of many runs are read at once, whatever their days. All shards of a run have its input.
+// Inputs of many runs are read at once, for any days. All shards of a run have its input.
 func testManyRunInputs(t *testing.T, f *wing) {
 	f.PutBrief()
 	j := fixture.Job("many", nil)
@@ -116,7 +116,7 @@ func testManyRunInputs(t *testing.T, f *wing) {
 	f.Expect("inputs of no runs", len(got), 0)
 }
 
-// A payload that could not be sent or stored is refused before anything is queued.
+// A payload that could not be sent or stored is refused before a run is queued.
 func testRunInputRefused(t *testing.T, f *wing) {
 	f.Put(fixture.Job("job", nil), fixture.T0)
 	for what, payload := range map[string]string{
@@ -133,12 +133,12 @@ func testRunInputRefused(t *testing.T, f *wing) {
 	}
 }
 
-// traced is a change that a request with a trace context asks for.
+// traced is a change by a request with a trace context.
 func traced(span string, now time.Time) input.Change {
 	return input.Change{Actor: "test", Now: now, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-" + span + "-01"}
 }
 
-// adoptGiven takes what is queued, and returns the input of its only run.
+// adoptGiven adopts the queued run, and returns its input.
 func (f *wing) adoptGiven(now time.Time) (r run.HeldRun, input run.Input) {
 	f.Helper()
 	runs := f.AdoptIdle(fixture.NodeA, now)
@@ -150,8 +150,8 @@ func (f *wing) adoptGiven(now time.Time) (r run.HeldRun, input run.Input) {
 	return runs[0], inputs[runs[0].Key]
 }
 
-// A retry is asked for by a request of its own. What the run was given besides stays, and so does the first request if the
-// second one is part of no trace.
+// A retry belongs to a new request. The rest of the run's input stays, and the first request stays if the second one is
+// not part of a trace.
 func testRetryKeepsItsRequest(t *testing.T, f *wing) {
 	held := f.Fire("shop", "tick", "rate(1m)")
 	now := held.ScheduledAt.Add(time.Second)
@@ -193,7 +193,7 @@ func testRetryOfWaitingRunKeepsItsRequest(t *testing.T, f *wing) {
 	}
 }
 
-// The runs of a backfill and of a bulk action are asked for by the request that began it.
+// The runs of a backfill and of a bulk action belong to the request that began it.
 func testPartsKeepTheRequestOfTheWhole(t *testing.T, f *wing) {
 	f.PutEvery("tick", time.Minute)
 	by := traced("b7ad6b7169203331", fixture.T0.Add(10*time.Minute))
@@ -251,7 +251,7 @@ func testResponses(t *testing.T, f *wing) {
 		got[0].Late == nil || got[0].Late.Response != nil {
 		t.Errorf("attempts = %+v, want one with a late result and, once, its response", got)
 	}
-	// Each attempt has its own.
+	// Each attempt has its own responses.
 	f.Must(f.RetryRun(ctx, held.String(), fixture.At(fixture.T0.Add(time.Minute))))
 	again, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 10, Now: fixture.T0.Add(time.Minute)})
 	f.Must(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// slotTests are those of jobs that bound how many runs there may be at once.
+// slotTests test jobs with a limit for simultaneous runs.
 func slotTests() tests {
 	return tests{
 		"forbid skips runs while a slot is taken":               testSlotsForbid,
@@ -28,14 +28,14 @@ func slotTests() tests {
 	}
 }
 
-// finish records a run of nodeA and gives its slot back.
+// finish records a run of nodeA and releases its slot.
 func (f *wing) finish(r run.HeldRun) {
 	f.Helper()
 	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(r, fixture.Outcome(r.ScheduledAt))}))
 	f.Must(f.ReleaseSlots(f.Context(), []run.HeldRun{r}))
 }
 
-// adopted adopts for a node what there is.
+// adopted adopts all idle runs for a node.
 func (f *wing) adopted(node run.NodeID, token run.Token) []run.HeldRun {
 	f.Helper()
 	runs, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token, Limit: 100, Now: fixture.T0.Add(time.Hour)})
@@ -68,7 +68,7 @@ func (f *wing) states(runs []run.HeldRun) (states []run.State) {
 
 func testSlotsForbid(t *testing.T, f *wing) {
 	runs := f.Bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
-	// The later asks first: the earlier is only about to begin, and it is its turn.
+	// The later run asks first: the earlier one is only about to begin, and it is its turn.
 	f.Expect("the second", f.AcquireSlots(runs[1]), []int{})
 	f.Expect("the first", f.AcquireSlots(runs[0]), []int{1})
 	f.Expect("the first once more", f.AcquireSlots(runs[0]), []int{1})
@@ -86,7 +86,7 @@ func testSlotsForbid(t *testing.T, f *wing) {
 	if got := f.adopted(fixture.NodeA, fixture.Token2); len(got) != 0 {
 		t.Errorf("adopted %v, want none: what was skipped is over", got)
 	}
-	// Who does not hold its run any more gets no slot for it.
+	// A node that no longer holds a run gets no slot for it.
 	stranger := f.ClaimNext(fixture.Token1)
 	stranger.Token = fixture.Token2
 	f.Expect("a stranger", f.AcquireSlots(stranger), []int{})
@@ -125,7 +125,7 @@ func testSlotsQueue(t *testing.T, f *wing) {
 	f.Expect("slots at the end", f.holders(), []int{})
 }
 
-// A run that was claimed may end before it asks for a slot. The run before it is not skipped in its favor, and goes once it is gone.
+// A claimed run may end before it asks for a slot. The previous run is not skipped in its favor, and goes after it.
 func testSlotsReplaceNone(_ *testing.T, f *wing) {
 	runs := f.Bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyReplace })
 	f.Expect("the first waits", f.AcquireSlots(runs[0]), []int{})
@@ -176,7 +176,7 @@ func testSlotsReplace(t *testing.T, f *wing) {
 	f.Expect("acquired", f.AcquireSlots(next...), []int{6})
 }
 
-// With several slots all policies count to that; allow with a bound waits as queue does.
+// With several slots all policies count up to that number; allow with a bound waits like queue.
 func testSlotsOfSeveral(t *testing.T, f *wing) {
 	for policy, want := range map[run.ConcurrencyPolicy][]run.State{
 		run.ConcurrencyAllow:   {run.Claimed, run.Claimed, run.Queued, run.Queued},
@@ -201,7 +201,7 @@ func testSlotsOfSeveral(t *testing.T, f *wing) {
 	}
 }
 
-// A slot passes on with its run, and what is lost with its node is free.
+// A slot moves with its run, and the slots of runs lost with their node are free.
 func testSlotsOfTheDead(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
@@ -214,10 +214,10 @@ func testSlotsOfTheDead(t *testing.T, f *wing) {
 	if slots, err := f.Slots(ctx, "shop", "tick"); err != nil || len(slots) != 1 || slots[0].Node == nil || *slots[0].Node != fixture.NodeB {
 		t.Errorf("slots %+v, %v, want one, with the second node", slots, err)
 	}
-	// The first node was only slow. What it says of its attempt is not about the slot.
+	// The first node was only slow. Its record of the attempt does not affect the slot.
 	f.finish(runs[0])
 	f.Expect("slots after a late result", f.holders(), []int{1})
-	// The second dies when the request of a job that wants it at most once may have been sent.
+	// The second node dies when the request of a job that wants it at most once may have been sent.
 	f.Must(f.Begin(ctx, taken))
 	f.AddNode(fixture.NodeC)
 	f.Must(f.Deregister(ctx, fixture.NodeB))
@@ -228,7 +228,7 @@ func testSlotsOfTheDead(t *testing.T, f *wing) {
 	f.Expect("acquired by the third", f.AcquireSlots(next...), []int{2})
 }
 
-// A run that is cancelled keeps its slot while its request may be in flight, also where it is asked for again.
+// A cancelled run keeps its slot while its request may be in flight, even if the slot is requested again.
 func testSlotsOfCancelled(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
@@ -248,7 +248,7 @@ func testSlotsOfCancelled(t *testing.T, f *wing) {
 	f.Expect("then the other", fixture.MinutesOf(f.adopted(fixture.NodeA, 9)), []int{2})
 }
 
-// What a node recorded and did not give back, because it died then, is passed on.
+// Slots of recorded runs that a node did not release before it died are passed on.
 func testSlotsLeftBehind(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.Bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
@@ -259,13 +259,13 @@ func testSlotsLeftBehind(t *testing.T, f *wing) {
 	next := f.adopted(fixture.NodeA, fixture.Token1)
 	f.Expect("roused", fixture.MinutesOf(next), []int{2})
 	f.Expect("acquired", f.AcquireSlots(next...), []int{2})
-	// Where the bound is lifted, nobody waits on.
+	// Without the bound no run waits.
 	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))}), fixture.T0)
 	f.Must(f.GrantWaiting(ctx))
 	f.Expect("roused by the change", fixture.MinutesOf(f.adopted(fixture.NodeA, fixture.Token2)), []int{3})
 }
 
-// A fixed delay goes on from a run that was skipped.
+// A fixed delay continues from a skipped run.
 func testSlotsOfDelays(t *testing.T, f *wing) {
 	ctx := t.Context()
 	j := fixture.Job("tick", map[string]dispatcher.Trigger{"tick": {
@@ -292,8 +292,8 @@ func testSlotsOfDelays(t *testing.T, f *wing) {
 	}
 }
 
-// A run that is attempted again keeps its slot in between, and goes on with it; a newer one that
-// replaces it then has nothing to wait for.
+// A retried run keeps its slot in between, and continues with it; a newer run that replaces it then has nothing to wait
+// for.
 func testSlotsOfRetries(t *testing.T, f *wing) {
 	ctx := t.Context()
 	failAgain := func(one run.HeldRun, at time.Time) {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// endpointSlotTests are those of jobs of which one run at a time goes to an endpoint.
+// endpointSlotTests test jobs that run once at a time on each endpoint.
 func endpointSlotTests() tests {
 	return tests{
 		"forbid skips runs that go to a busy endpoint":            testEndpointForbid,
@@ -31,7 +31,7 @@ func endpointSlotTests() tests {
 	}
 }
 
-// perEndpoint is bounded for a job of the group workers, which has the endpoints a and b.
+// perEndpoint is Bounded for a job of the group workers, which has the endpoints a and b.
 func (f *wing) perEndpoint(fires int, policy run.ConcurrencyPolicy, change func(*dispatcher.Job)) []run.HeldRun {
 	f.Helper()
 	group := fixture.Workers()
@@ -48,7 +48,7 @@ func (f *wing) perEndpoint(fires int, policy run.ConcurrencyPolicy, change func(
 	})
 }
 
-// occupy asks for the slot of an endpoint for runs, and returns who got which, as minutes after T0 and endpoints.
+// occupy requests the slot of an endpoint for runs, and returns the grants as minutes after T0 and endpoints.
 func (f *wing) occupy(endpoint string, runs ...run.HeldRun) []string {
 	f.Helper()
 	return f.occupyIf(false, endpoint, runs...)
@@ -90,7 +90,7 @@ func (f *wing) occupied() []string {
 	return got
 }
 
-// failAttempt records that an attempt failed and its run is attempted again, and gives its slots back.
+// failAttempt records a failed attempt of a run that will be retried, and releases its slots.
 func (f *wing) failAttempt(one run.HeldRun) {
 	f.Helper()
 	r := fixture.Record(one, fixture.Outcome(one.ScheduledAt))
@@ -100,7 +100,7 @@ func (f *wing) failAttempt(one run.HeldRun) {
 	f.Must(f.ReleaseSlots(f.Context(), []run.HeldRun{one}))
 }
 
-// adoptAgain adopts the runs that are attempted again.
+// adoptAgain adopts the runs to retry.
 func (f *wing) adoptAgain(token run.Token) []run.HeldRun {
 	f.Helper()
 	query := dispatcher.AdoptQuery{Node: fixture.NodeA, Token: token, Limit: 10, Now: fixture.T0.Add(time.Hour), Retries: true}
@@ -193,7 +193,7 @@ func testEndpointReplace(t *testing.T, f *wing) {
 	f.Expect("goes on", f.occupy("a", next...), []string{"3a"})
 }
 
-// A request that an endpoint refused goes to the next one.
+// A request refused by an endpoint goes to the next one.
 func testEndpointMoves(t *testing.T, f *wing) {
 	runs := f.perEndpoint(3, run.ConcurrencyQueue, nil)
 	f.Expect("taken", append(f.occupy("a", runs[0]), f.occupy("b", runs[1])...), []string{"1a", "2b"})
@@ -292,7 +292,7 @@ func testEndpointAndJobSlots(t *testing.T, f *wing) {
 	})
 	f.Expect("three of the job", f.AcquireSlots(runs...), []int{1, 2, 3})
 	f.Expect("one at each endpoint", append(f.occupy("a", runs[0], runs[1]), f.occupy("b", runs[2])...), []string{"1a", "3b"})
-	f.Must(f.ReleaseSlots(t.Context(), runs[1:2])) // as its node does when it lets go of the run
+	f.Must(f.ReleaseSlots(t.Context(), runs[1:2])) // as its node does when it releases the run
 	if got := f.adopted(fixture.NodeA, fixture.Token1); len(got) != 0 {
 		t.Errorf("adopted %v, want none: the run that waits for the endpoint has its slot of the job", got)
 	}

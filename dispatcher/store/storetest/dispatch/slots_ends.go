@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// runEnds are all ways in which a run with a slot can end. Each is given a run of nodeA of the job "tick".
+// runEnds are all ways in which a run with a slot can end. Each gets a run of nodeA of the job "tick".
 var runEnds = map[string]func(*wing, run.HeldRun){
 	"succeeds": func(f *wing, run run.HeldRun) {
 		f.Must(f.Record(f.Context(), records(run)))
@@ -146,7 +146,7 @@ var runEnds = map[string]func(*wing, run.HeldRun){
 	},
 }
 
-// resolveRollback chooses what becomes of a rollback, and lets the handler carry it out.
+// resolveRollback decides about a rollback, and lets the handler carry it out.
 func (f *wing) resolveRollback(choice dispatcher.RollbackChoice) {
 	f.Helper()
 	later := fixture.At(fixture.T0.Add(90 * time.Second))
@@ -159,7 +159,7 @@ func (f *wing) resolveRollback(choice dispatcher.RollbackChoice) {
 	}
 }
 
-// letGoOfSlots is what nodes do of themselves that hold none of the attempts any more for which they have slots.
+// letGoOfSlots does what nodes do on their own with slots of attempts that they no longer hold.
 func (f *wing) letGoOfSlots() (released int) {
 	f.Helper()
 	for _, node := range []run.NodeID{fixture.NodeA, fixture.NodeB} {
@@ -174,7 +174,7 @@ func (f *wing) letGoOfSlots() (released int) {
 	return released
 }
 
-// slotEndTests are about the slot of a run after each way in which it can end.
+// slotEndTests test the slot of a run after each way in which it can end.
 func slotEndTests() tests {
 	all := tests{
 		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
@@ -192,7 +192,7 @@ func slotEndTests() tests {
 			f.endBroadcasts()
 			f.letGoOfSlots()
 			f.Expect("slots", f.holders(), []int{})
-			f.Must(f.DropHostWait(t.Context(), fixture.WaitOf("tick", "down.example.com").ID)) // as the node does that probes the host
+			f.Must(f.DropHostWait(t.Context(), fixture.WaitOf("tick", "down.example.com").ID)) // as the probing node
 			f.Expect("leaks", f.leaks(), []string{})
 			f.AddNode(fixture.NodeC) // the first may be dead
 			f.Must(f.RequestRun(t.Context(), "shop", "tick", nil, fixture.At(fixture.T0.Add(3*time.Minute))))
@@ -202,7 +202,7 @@ func slotEndTests() tests {
 	return all
 }
 
-// What the node holds is not in question, nor what its run left to no node.
+// Slots of runs that the node holds are left alone, and so are slots that a run keeps without a node.
 func testSlotNotLeft(t *testing.T, f *wing) {
 	runs := f.Bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = run.ConcurrencyQueue, 2 })
 	f.Expect("acquired", f.AcquireSlots(runs...), []int{1, 2})
@@ -240,7 +240,7 @@ func testLeftSlotsInPages(t *testing.T, f *wing) {
 	f.Expect("their tokens", slices.Sorted(maps.Keys(tokens)), []run.Token{runs[0].Token, runs[3].Token, runs[4].Token})
 }
 
-// The slot of an endpoint goes the same way. A run that only waits for one has none, and no node.
+// The same holds for the slot of an endpoint. A run that only waits for one has no slot, and no node.
 func testLeftSlotsOfEndpoints(t *testing.T, f *wing) {
 	runs := f.perEndpoint(2, run.ConcurrencyQueue, nil)
 	f.occupy("a", runs[0])
@@ -253,7 +253,7 @@ func testLeftSlotsOfEndpoints(t *testing.T, f *wing) {
 	f.Expect("released again", f.letGoOfSlots(), 0)
 }
 
-// leaks are what verify finds of the app "shop" much later.
+// leaks are the leaks that verify finds in the app "shop" much later.
 func (f *wing) leaks() []string {
 	f.Helper()
 	page, err := verify.Ledger(f.Context(), f.Store, verify.Query{App: "shop", Now: fixture.T0.Add(10 * time.Hour),
@@ -301,7 +301,7 @@ func testLeaks(t *testing.T, f *wing) {
 	f.Expect("what is left", f.leaks(), []string{"host_wait waits of down.example.com"})
 }
 
-// The run went elsewhere with its app, and ends here as cancelled. Its node may still have its request in flight.
+// The run moved with its app, and ends here as cancelled. Its node may still have its request in flight.
 func testSlotsOfImportedApp(t *testing.T, f *wing) {
 	for _, change := range []func(*dispatcher.Job){
 		func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid },

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// turnTests are those of apps that take turns, however much of one app waits.
+// turnTests test apps that take turns, however many runs of one app wait.
 func turnTests() tests {
 	return tests{
 		"queued runs are adopted by turns of apps":             testAdoptByTurns,
@@ -48,7 +48,7 @@ func (f *wing) request(app, name string, runs int, now time.Time) {
 	}
 }
 
-// turns tells of which apps some runs are, in order: A for "crowded", B for "shop".
+// turns returns the apps of some runs in order: A for "crowded", B for "shop".
 func (f *wing) turns(runs []dispatcher.Adoptable) (apps string) {
 	f.Helper()
 	for _, r := range runs {
@@ -115,7 +115,7 @@ func (f *wing) everyPage(query dispatcher.AdoptQuery, want int) {
 func testAdoptOfTheDeadByTurns(t *testing.T, f *wing) {
 	f.crowd(30, 3)
 	if !f.both() {
-		t.Skip("SKIPPED: one node at a time uses this database") // also with CI=true
+		t.Skip("SKIPPED: one node at a time uses this database") // even with CI=true
 	}
 	query := dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 16, Now: fixture.T0.Add(time.Hour)}
 	f.Must(f.Adopt(t.Context(), query)) // 13 of the one app, and all three of the other
@@ -131,7 +131,7 @@ func testTurnsOfServedApps(_ *testing.T, f *wing) {
 	f.Expect("the turns while one app is disabled", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "BBB")
 }
 
-// crowdOfRetries lets so many runs of both apps fail once. Those of "crowded" are to be attempted first.
+// crowdOfRetries makes so many runs of both apps fail once. Those of "crowded" are due first.
 func (f *wing) crowdOfRetries(big, small int) {
 	f.Helper()
 	f.crowd(big, small)
@@ -192,7 +192,7 @@ func testTurnsOfReturnedRuns(t *testing.T, f *wing) {
 	f.Expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 7})), "ABABABA")
 }
 
-// crowdOfEnds lets so many runs of both apps fail, those of "crowded" first. Of each, a job "child" follows.
+// crowdOfEnds makes so many runs of both apps fail, those of "crowded" first. A job "child" follows both.
 func (f *wing) crowdOfEnds(big, small int) {
 	f.Helper()
 	f.DeclareApp("crowded")
@@ -212,7 +212,7 @@ func (f *wing) crowdOfEnds(big, small int) {
 	}
 }
 
-// followed follows ends once, and returns of which apps runs are queued then, as A for "crowded" and B for "shop".
+// followed follows ends once, and returns the apps of the queued runs, as A for "crowded" and B for "shop".
 func (f *wing) followed(limit int, now time.Time) (apps string, done dispatcher.FollowedEnds) {
 	f.Helper()
 	done, err := f.FollowEnds(f.Context(), dispatcher.FollowQuery{Limit: limit, Now: now})

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
+// unfoldTests test claims with several fires that lose their row before all fires have ended.
 func unfoldTests() tests {
 	return tests{
 		"a claim goes with its last record":                          testClaimGoes,
@@ -54,7 +54,7 @@ func (f *wing) claimMany(name string, fires int) []run.HeldRun {
 	return held
 }
 
-// unfold unfolds the claims of a node that are older than a minute by then, and expects how many there are.
+// unfold unfolds the claims of a node older than a minute at now, and compares their number.
 func (f *wing) unfold(node run.NodeID, now time.Time, want int) {
 	f.Helper()
 	if got, err := f.UnfoldClaims(f.Context(), node, time.Minute, now); err != nil || got != want {
@@ -62,8 +62,8 @@ func (f *wing) unfold(node run.NodeID, now time.Time, want int) {
 	}
 }
 
-// noneOpen expects that no fire of a job is open in a claim of nodeA. A claim goes with the record of its last fire. But if the
-// node has made a connection meanwhile, by which it forgets what it has recorded, the claim may stay, and unfolds to nothing.
+// noneOpen expects that no fire of a job is open in a claim of nodeA. The record of its last fire deletes a claim. But
+// a node that has made a new connection meanwhile forgets its records, so the claim may stay, and unfolds to no runs.
 func (f *wing) noneOpen(job string) {
 	f.Helper()
 	before := f.listed(job)
@@ -83,7 +83,7 @@ func records(runs ...run.HeldRun) (all []dispatcher.Record) {
 	return all
 }
 
-// listed counts the runs of a job by their states, as a list shows them.
+// listed counts the runs of a job by state, as a list shows them.
 func (f *wing) listed(name string) map[run.State]int {
 	f.Helper()
 	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}})
@@ -209,7 +209,7 @@ func testAdoptOpenFires(t *testing.T, f *wing) {
 	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
-// A node whose record fails does not know whether it was stored, and repeats it.
+// A node with a failed record does not know whether it was stored, and repeats it.
 func testRecordAfterError(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 4)
@@ -227,7 +227,7 @@ func testRecordAfterError(t *testing.T, f *wing) {
 	f.Expect("at the end", f.listed("tick"), map[run.State]int{run.Succeeded: 3, run.Retrying: 1})
 }
 
-// The run that failed has ended since, while its claim is there because of another fire.
+// The failed run has ended since, while its claim still exists because of another fire.
 func testRepeatedRecord(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 2)
@@ -236,7 +236,7 @@ func testRepeatedRecord(t *testing.T, f *wing) {
 	f.Must(f.Record(ctx, records(second...)))
 	want := map[run.State]int{run.Succeeded: 1, run.Claimed: 1}
 	for _, forgets := range []bool{false, true} {
-		if forgets { // what it knows of the claim
+		if forgets { // its knowledge of the claim
 			over, end := context.WithCancel(ctx)
 			end()
 			if err := f.Record(over, records(runs[1])); err == nil {
@@ -316,7 +316,7 @@ func testHeldAfterError(t *testing.T, f *wing) {
 	f.noneOpen("tick")
 }
 
-// What comes from a node that has lost its claim is kept with the attempt that was lost.
+// The record of a node that has lost its claim is kept with the lost attempt.
 func testLateResultOfClaim(t *testing.T, f *wing) {
 	ctx := t.Context()
 	runs := f.claimMany("tick", 2)

@@ -1,4 +1,4 @@
-// Package dispatch holds the tests of what a store does with from a due trigger to the end of its run, on every node..
+// Package dispatch tests how a store handles everything from a due trigger to the end of its run, on every node.
 package dispatch
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// wing is the fixture with what the tests of this wing do to it.
+// wing is the fixture with helpers for these tests.
 type wing struct{ *fixture.Fixture }
 
-// tests are some tests of the wing, by name.
+// tests are some tests by name.
 type tests = map[string]func(*testing.T, *wing)
 
-// Tests returns the tests of the wing.
+// Tests returns the tests of the dispatch.
 func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
 		dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(), slotEndTests(),
@@ -22,7 +22,7 @@ func Tests() fixture.Tests {
 		meetingTests(), followTests(), followBoundTests(), carriedStateTests())
 }
 
-// dispatchTests are those of files without a table of their own.
+// dispatchTests are the tests of files without their own table.
 func dispatchTests() tests {
 	return tests{
 		"a fixed delay counts from the end of its run":           testDelays,
@@ -60,7 +60,7 @@ func dispatchTests() tests {
 	}
 }
 
-// both registers nodeB too and tells whether nodeA lives on.
+// both registers nodeB too and reports whether nodeA lives on.
 func (f *wing) both() bool {
 	f.Helper()
 	f.AddNode(fixture.NodeB)

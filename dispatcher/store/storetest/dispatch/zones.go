@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// All nodes find the data that the latest change set, and the change is on record.
+// All nodes find the data of the latest change, and the change is in the audit log.
 func testZoneSetting(t *testing.T, f *wing) {
 	ctx, change := t.Context(), input.Change{Actor: "ann", Now: fixture.T0}
 	setting := func() dispatcher.ZoneSetting {
@@ -50,7 +50,7 @@ func testZoneSetting(t *testing.T, f *wing) {
 	}
 }
 
-// A fire moves once all nodes compute with the data, and not before.
+// A fire moves once all nodes use the data, and not before.
 func testZonesOfNodes(t *testing.T, f *wing) {
 	ctx, ours := t.Context(), schedule.ZonesVersion()
 	if !f.both() {

@@ -54,7 +54,7 @@ func alertTests() tests {
 	}
 }
 
-// told returns the transitions that the runs of an alert deliver, oldest first.
+// told returns the transitions delivered by the runs of an alert, oldest first.
 func (f *wing) told(alert string) string {
 	f.Helper()
 	var all []string
@@ -78,7 +78,7 @@ func (f *wing) notifications(alert string) (all []target.AlertNotification) {
 	return all
 }
 
-// events returns the transitions in the history of the app, oldest first; those that were not notified in brackets.
+// alertEvents returns the transitions in the app's history, oldest first; those not notified are in brackets.
 func (f *wing) alertEvents() string {
 	f.Helper()
 	var all []string
@@ -101,12 +101,12 @@ func (f *wing) alertEvents() string {
 	}
 }
 
-// inAnyOrder sorts what told or alertEvents returned: that of one instant comes in the order of ids, which the salt of the app decides.
+// inAnyOrder sorts the result of told or alertEvents: the app's salt decides the order of transitions of one instant.
 func inAnyOrder(list string) string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(list, ", ")), ", ")
 }
 
-// firing returns what holds, as job and condition.
+// firing returns the firing conditions, as job and condition.
 func (f *wing) firing() string {
 	f.Helper()
 	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Firing: true, Now: fixture.T0,
@@ -119,7 +119,7 @@ func (f *wing) firing() string {
 	return strings.Join(all, ", ")
 }
 
-// watch does what the handler does for alerts, and returns how many notifications that queued.
+// watch does the handler's work for alerts, and returns how many notifications it queued.
 func (f *wing) watch(now time.Time) (notified int) {
 	f.Helper()
 	late := &alert.LateFire{}
@@ -146,7 +146,7 @@ func testAlerts(t *testing.T, f *wing) {
 	f.Expect("the revision of a changed alert", stored.Revision, int64(2))
 	want := a.Resolved()
 	want.Revision, want.CreatedAt, want.UpdatedAt = 2, fixture.T0, fixture.T0.Add(time.Second)
-	want.Warnings = stored.Warnings // of jobs that there are not, see testAlertOfNoJob
+	want.Warnings = stored.Warnings // about missing jobs, see testAlertOfNoJob
 	fixture.WantDiff(t, "the alert", want, stored)
 	f.DeclareAlert(fixture.Pager("all"), fixture.T0)
 	list, err := f.Alerts(t.Context(), "shop", input.Page{Limit: 10, Cursor: "all"})
@@ -291,7 +291,7 @@ func testAlertLate(_ *testing.T, f *wing) {
 	f.Expect("how late it is", f.notifications("night")[2].LateBy, input.Duration(11*time.Second))
 }
 
-// Nobody is told that fires are late which a pause has held, of the job or of its app, until they are late again afterwards.
+// Fires that a pause of the job or of its app has held are not notified as late, until they are late again afterwards.
 func testAlertLateAfterPause(_ *testing.T, f *wing) {
 	f.Watched("sync", nil)
 	a := fixture.Pager("night")

@@ -22,14 +22,14 @@ func alertObjectiveTests() tests {
 	}
 }
 
-// budgetAlert is an alert of the objectives of all jobs.
+// budgetAlert returns an alert for the objectives of all jobs.
 func budgetAlert() alert.Alert {
 	a := fixture.Pager("night")
 	a.AlertConditionsOf = alert.AlertConditionsOf{Objective: true}
 	return a
 }
 
-// watchedStates returns what is known of the alerts of the app, as job and condition.
+// watchedStates returns the alert states of the app, as job and condition.
 func (f *wing) watchedStates() string {
 	f.Helper()
 	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 1000}})
@@ -92,7 +92,7 @@ func testAlertObjectiveChanged(_ *testing.T, f *wing) {
 	f.Expect("what is told", f.told("night"), "tick objective firing, tick objective resolved")
 }
 
-// adoptNotifications gives a node the notifications that wait, oldest first.
+// adoptNotifications gives a node the waiting notifications, oldest first.
 func (f *wing) adoptNotifications(now time.Time) (runs []run.HeldRun) {
 	f.Helper()
 	for _, r := range append(f.AdoptIdle(fixture.NodeA, now), f.AdoptRetries(now)...) {
@@ -103,7 +103,7 @@ func (f *wing) adoptNotifications(now time.Time) (runs []run.HeldRun) {
 	return runs
 }
 
-// order says of runs whether they are held or overtaken.
+// order returns which runs are held or overtaken.
 func (f *wing) order(runs ...run.HeldRun) string {
 	f.Helper()
 	keys := make([]run.Key, len(runs))
@@ -126,7 +126,7 @@ func (f *wing) order(runs ...run.HeldRun) string {
 	return strings.Join(all, ", ")
 }
 
-// fails records that an attempt failed, which is to be made again a minute later.
+// fails records a failed attempt, to be retried a minute later.
 func (f *wing) fails(r run.HeldRun, now time.Time) {
 	f.Helper()
 	f.Again(r, run.Outcome{State: run.Failed, StartedAt: now, EndedAt: now, Class: run.ClassHTTP5xx},
@@ -146,7 +146,7 @@ func testAlertOvertaken(_ *testing.T, f *wing) {
 	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(resolved[0], fixture.Outcome(at))}))
 	again := f.adoptNotifications(at.Add(2 * time.Minute))
 	f.Expect("the first, once the end was told", f.order(again...), "overtaken")
-	f.watch(at.Add(48 * time.Hour)) // which removes the state
+	f.watch(at.Add(48 * time.Hour)) // this removes the state
 	f.Expect("the first, when nothing is known of it any more", f.order(again...), "overtaken")
 	f.Ends("sync", run.Failed)
 	f.Expect("the next", f.order(f.adoptNotifications(at.Add(49*time.Hour))...), "")
@@ -173,8 +173,8 @@ func testAlertInOrder(_ *testing.T, f *wing) {
 	f.Expect("the end, once the second has ended", f.order(all[2]), "")
 }
 
-// A backfill repeats what is past. So neither its runs nor those that follow them, also at a distance, make an alert fire, end
-// what holds today, or count as a success.
+// A backfill repeats the past. So neither its runs nor their direct and indirect followers make an alert fire, end a
+// current condition, or count as a success.
 func testAlertOfBackfillFollower(_ *testing.T, f *wing) {
 	f.Watched("last", nil)
 	middle := fixture.Job("middle", nil)
@@ -209,7 +209,7 @@ func testAlertOfBackfillFollower(_ *testing.T, f *wing) {
 	}
 }
 
-// adoptAndEnd ends the runs that wait, all of a kind, and follows their ends.
+// adoptAndEnd ends the waiting runs, all of a kind, and follows their ends.
 func (f *wing) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []run.HeldRun {
 	f.Helper()
 	var runs []run.HeldRun
@@ -223,7 +223,7 @@ func (f *wing) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []run.
 	return runs
 }
 
-// lateAlert puts an alert of fires that are late by more than ten seconds.
+// lateAlert puts an alert for fires that are late by more than ten seconds.
 func (f *wing) lateAlert() {
 	f.Helper()
 	a := fixture.Pager("night")
@@ -246,7 +246,7 @@ func testAlertLateInQueue(_ *testing.T, f *wing) {
 	f.Expect("how late it is", n.LateBy, input.Duration(11*time.Second))
 }
 
-// More jobs than a page has wait for their host; those that a pause holds are not told.
+// More jobs than a page wait for their host; those held by a pause are not notified.
 func testAlertLateForHost(_ *testing.T, f *wing) {
 	jobs := []string{"a", "b", "c", "d", "e"}
 	for _, name := range jobs {
@@ -269,7 +269,7 @@ func testAlertLateForHost(_ *testing.T, f *wing) {
 	f.Expect("notifications once a paused one is late since its pause", f.watch(scheduled.Add(31*time.Second)), 1)
 }
 
-// testAlertOfNoJob: an alert is stored although it selects jobs that are not there, and says so until they are.
+// testAlertOfNoJob: an alert is stored although it selects missing jobs, and warns until they exist.
 func testAlertOfNoJob(t *testing.T, f *wing) {
 	warnings := func(a alert.Alert) string {
 		var all []string

@@ -105,7 +105,7 @@ func testAlertOfRenamedJob(_ *testing.T, f *wing) {
 
 	f.Ends("sync", run.Failed)
 	f.Rename("sync2", "sync3", nil, fixture.T0.Add(3*time.Hour))
-	f.DeclareAlert(a, fixture.T0.Add(3*time.Hour)) // somebody declares the old name
+	f.DeclareAlert(a, fixture.T0.Add(3*time.Hour)) // the old name is declared again
 	f.Expect("notifications when the alert names another job", len(f.notifications("night")), 4)
 	f.Expect("why", f.notifications("night")[3].Reason, "the alert no longer applies to the job")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// backfillTests are those of runs of the instants of ranges.
+// backfillTests test runs for the instants of ranges.
 func backfillTests() tests {
 	return tests{
 		"a backfill runs each instant once":            testBackfill,
@@ -31,7 +31,7 @@ func backfillTests() tests {
 	}
 }
 
-// Each instant of the range is queued once, in order, and never more runs are under way than the concurrency.
+// Each instant of the range is queued once, in order, and never more runs are in progress than the concurrency allows.
 func testBackfill(t *testing.T, f *wing) {
 	b := f.BackfillOfNew(func(s *repeat.BackfillSpec) { s.Concurrency, s.Payload = 4, json.RawMessage(`{"again":"<1>"}`) })
 	b.WantQueued("at first", 1, 2, 3, 4)
@@ -58,7 +58,7 @@ func testBackfill(t *testing.T, f *wing) {
 	}
 }
 
-// The latest instant goes first if it is wanted so.
+// The latest instant goes first if this is requested.
 func testBackfillLatestFirst(_ *testing.T, f *wing) {
 	b := f.BackfillOfNew(func(s *repeat.BackfillSpec) { s.Order = repeat.BackfillLatestFirst })
 	for want := 6; want > 0; want-- {
@@ -69,7 +69,7 @@ func testBackfillLatestFirst(_ *testing.T, f *wing) {
 	b.Want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=6 failed=0 cancelled=0")
 }
 
-// Of what the ledger has, the option decides. A backfill brings back runs of one before it.
+// The option decides about instants with runs in the ledger. A backfill brings back runs of an earlier one.
 func testBackfillExisting(t *testing.T, f *wing) {
 	for i, tt := range []struct {
 		existing repeat.BackfillExisting
@@ -107,7 +107,7 @@ func testBackfillExisting(t *testing.T, f *wing) {
 	}
 }
 
-// A pause keeps what is under way, and a cancel ends what waits.
+// A pause keeps runs in progress, and a cancel ends waiting ones.
 func testBackfillChanges(t *testing.T, f *wing) {
 	b := f.BackfillOfNew(func(s *repeat.BackfillSpec) { s.Concurrency = 2 })
 	id := repeat.BackfillID(b.ID)
@@ -137,7 +137,7 @@ func testBackfillChanges(t *testing.T, f *wing) {
 	}
 }
 
-// The pace holds on average: what was not used in a second is made up for.
+// The pace holds on average: unused time of a second is made up for.
 func testBackfillPace(t *testing.T, f *wing) {
 	b := f.BackfillOfNew(func(s *repeat.BackfillSpec) {
 		s.Concurrency, s.Pace = 10, input.Duration(400*time.Millisecond)
@@ -153,7 +153,7 @@ func testBackfillPace(t *testing.T, f *wing) {
 	b.WantQueued("when it may", 4)
 }
 
-// A pace of less than a tenth of a second goes in portions of that time, and a step before its time is idle.
+// A pace of less than a tenth of a second goes in portions of that time, and an early step is idle.
 func testBackfillPortions(t *testing.T, f *wing) {
 	f.PutEvery("tick", 10*time.Second)
 	b := f.BackfillOfTick(func(s *repeat.BackfillSpec) {
@@ -173,7 +173,7 @@ func testBackfillPortions(t *testing.T, f *wing) {
 	}
 }
 
-// A backfill of a job that is deleted ends, and says why.
+// A backfill of a deleted job ends, and shows why.
 func testBackfillOfDeletedJob(t *testing.T, f *wing) {
 	b := f.BackfillOfNew(nil)
 	f.Must(f.DeleteJob(t.Context(), "shop", "tick", fixture.At(b.Now)))
@@ -184,7 +184,7 @@ func testBackfillOfDeletedJob(t *testing.T, f *wing) {
 	}
 }
 
-// backfillScheduleTests tell by which schedules a backfill goes.
+// backfillScheduleTests test which schedules a backfill uses.
 func backfillScheduleTests() tests {
 	return tests{
 		"a backfill keeps the schedule that it was asked for":  testBackfillKeepsSchedule,
@@ -196,7 +196,7 @@ func backfillScheduleTests() tests {
 	}
 }
 
-// The schedule is edited in the middle: all instants that were counted are run, and verify finds no contradiction.
+// The schedule is edited in the middle: all counted instants are run, and verify finds no contradiction.
 func testBackfillKeepsSchedule(_ *testing.T, f *wing) {
 	b := f.BackfillOfNew(func(s *repeat.BackfillSpec) { s.Concurrency = 2 })
 	b.WantQueued("at first", 1, 2)
@@ -227,12 +227,12 @@ func testBackfillKeepsCalendars(_ *testing.T, f *wing) {
 	b.WantQueued("after the calendar changed", 2)
 	f.PutEvery("tick", time.Minute)
 	f.Must(f.DeleteCalendar(f.Context(), "shop", "freeze", fixture.At(b.Now)))
-	// The change of the calendar let one catch-up run stand for the fires that were missed, up to that of minute 6.
+	// Because of the calendar change one catch-up run stood for the missed fires, up to that of minute 6.
 	f.Expect("what is queued once it is deleted", b.FinishAll(), []int{5})
 	b.Want("at the end", "complete total=4 queued=3 skipped=1 running=0 succeeded=3 failed=0 cancelled=0")
 }
 
-// The job and the trigger are renamed in the middle: the runs are those of the same trigger.
+// The job and the trigger are renamed in the middle: the runs belong to the same trigger.
 func testBackfillRenamed(_ *testing.T, f *wing) {
 	f.PutEvery("tick", time.Minute)
 	b := f.BackfillOfTick(func(s *repeat.BackfillSpec) { s.Trigger, s.Concurrency = "tick", 2 })
@@ -254,7 +254,7 @@ func testBackfillRenamed(_ *testing.T, f *wing) {
 	}
 }
 
-// A trigger of which a backfill runs instants is removed: no run could be made for it, so the backfill ends, and says why.
+// A trigger with instants in a backfill is removed: its runs could not be made, so the backfill ends, and shows why.
 func testBackfillOfRemovedTrigger(_ *testing.T, f *wing) {
 	f.Put(fixture.Job("tick", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute)),
 		"other": fixture.Every(time.Hour, fixture.T0.Add(time.Minute))}), fixture.T0)
@@ -284,8 +284,8 @@ func testBackfillMiscounted(_ *testing.T, f *wing) {
 	}
 }
 
-// The instants of a backfill over the night in which an hour is skipped, and over that in which it is repeated, are those of the
-// options of its trigger.
+// The instants of a backfill over the night with a skipped hour, and over that with a repeated hour, follow the options
+// of its trigger.
 func testBackfillDaylightSaving(_ *testing.T, f *wing) {
 	for i, tt := range []struct {
 		night   string

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// bulkTests are those of actions on all that a filter selects.
+// bulkTests test actions on all jobs or runs that a filter selects.
 func bulkTests() tests {
 	return tests{
 		"a bulk action pauses and resumes jobs":       testBulkPause,
@@ -46,7 +46,7 @@ func (f *wing) bulk(action repeat.BulkVerb, filter repeat.BulkFilter) (repeat.Bu
 	return created, id
 }
 
-// stepBulk makes steps until an action goes no further, and returns it.
+// stepBulk takes steps until an action does not advance, and returns it.
 func (f *wing) stepBulk(b repeat.BulkAction, id int64) repeat.BulkAction {
 	f.Helper()
 	for more := true; more; {
@@ -59,7 +59,7 @@ func (f *wing) stepBulk(b repeat.BulkAction, id int64) repeat.BulkAction {
 	return found
 }
 
-// progressOf writes how far an action is.
+// progressOf returns the progress of an action as text.
 func progressOf(b repeat.BulkAction) string {
 	return fmt.Sprintf("%s: %d of %d, %d skipped", b.State, b.Done, b.Total, b.Skipped)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// deadLetterTests are those of runs that failed for good.
+// deadLetterTests test runs that failed permanently.
 func deadLetterTests() tests {
 	return tests{
 		"dead letters are listed by job, class, state and time": testDeadLetters,
@@ -25,7 +25,7 @@ func deadLetterTests() tests {
 	}
 }
 
-// minutes lists the dead letters of a query by their jobs and minutes, in pages of two.
+// minutes lists the dead letters of a query by job and minute, in pages of two.
 func (f *wing) minutes(query repeat.DeadLetterQuery) string {
 	f.Helper()
 	query.App, query.Page.Limit = "shop", 2

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
+// followMeetingTests test combinations of followers, alerts, backfills and pauses of apps.
 func followMeetingTests() tests {
 	return tests{
 		"a job that a pause of its app holds is not expected to succeed": testAlertNoSuccessOfPausedApp,
@@ -69,8 +69,8 @@ func testBreaksOfFollows(_ *testing.T, f *wing) {
 	}
 }
 
-// rolledBack is a database that lost commits: it has an end that nothing has followed yet, a run that is under way, fires
-// that are due, and a backfill.
+// rolledBack prepares a database that lost commits: it has an end without queued followers, a run in progress, due
+// fires, and a backfill.
 func (f *wing) rolledBack() *fixture.Backfilling {
 	f.Helper()
 	f.Put(fixture.Job("child", nil), fixture.T0)

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// historyTests are those of lists of the history, and of what is kept of it.
+// historyTests test lists of the history, and its retention.
 func historyTests() tests {
 	return tests{
 		"runs of an app are listed however far apart":     testRunsOfApp,
@@ -41,7 +41,7 @@ func (f *wing) pages(query dispatcher.RunQuery, size int) (ids []string) {
 	}
 }
 
-// Runs of an app may be years apart, or several at one instant, in the history or not yet over, and other apps have runs
+// Runs of an app may be years apart, or several at one instant, in the history or unfinished, with runs of other apps
 // between them.
 func testRunsOfApp(t *testing.T, f *wing) {
 	ctx := t.Context()
@@ -73,7 +73,7 @@ func testRunsOfApp(t *testing.T, f *wing) {
 		}
 	}
 	for app, ids := range want {
-		slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) // the latest first, as ids are in order
+		slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) // latest first: ids are in order
 		for _, size := range []int{1, 2, 5, 100} {
 			if diff := cmp.Diff(ids, f.pages(dispatcher.RunQuery{App: app}, size)); diff != "" {
 				t.Errorf("runs of app %s, %d a page (-want +got):\n%s", app, size, diff)
@@ -98,7 +98,7 @@ func testRunsOfApp(t *testing.T, f *wing) {
 	}
 }
 
-// Of the fires of one claim, some are still in it, and others have ended or will be attempted again.
+// Some fires of one claim are still in it, and others have ended or will be attempted again.
 func testRunsAreListedOnce(t *testing.T, f *wing) {
 	var advances []dispatcher.Advance
 	for _, name := range []string{"claimed", "ended", "retried"} {
@@ -155,8 +155,8 @@ func testRunsAreListedOnce(t *testing.T, f *wing) {
 	}
 }
 
-// The day of an instant may be long gone when the run ends, after retries or a catch-up; run, attempts and responses
-// stay as long as if it had been scheduled then.
+// The day of an instant may have expired long before the run ends, after retries or a catch-up; run, attempts and
+// responses are kept as if it had been scheduled then.
 func testRetentionFromTheEnd(t *testing.T, f *wing) {
 	f.PurgeAll(fixture.T0) // makes a partition for the day
 	held := f.Fire("shop", "job", "rate(1m)")
@@ -165,7 +165,7 @@ func testRetentionFromTheEnd(t *testing.T, f *wing) {
 	again.Outcome.Response = &run.Response{Body: "no"}
 	again.Next = &dispatcher.NextAttempt{At: fixture.ShopEnd.Add(-49 * time.Hour), Until: fixture.ShopEnd, CountsAsFailure: true}
 	f.Must(f.Record(t.Context(), []dispatcher.Record{again}))
-	// Its day is over and would be dropped, while it waits to be attempted again.
+	// Its day has expired and would be dropped, while it waits to be attempted again.
 	f.PurgeAll(fixture.ShopEnd.Add(24 * time.Hour))
 	if got := f.RunOf(held.Key); got.State != run.Retrying || len(got.Attempts) != 1 || got.Attempts[0].Response == nil {
 		t.Errorf("while it waits: got %+v, want it with its attempt and response", got)

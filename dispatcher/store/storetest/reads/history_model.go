@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// life is a job whose definition changes at random between its fires.
+// life is a job with a definition that changes at random between its fires.
 type life struct {
 	*wing
 	r    *rapid.T
@@ -25,8 +25,8 @@ type life struct {
 	gone bool
 }
 
-// testVerifyModel lets time pass, fires, misfires and changes of the definition follow each other
-// at random: whatever happens, the audit finds every instant accounted for.
+// testVerifyModel runs time, fires, misfires and changes of the definition in random order: verify always explains
+// every instant.
 func testVerifyModel(t *testing.T, f *wing) {
 	f.DeclareCalendar(fixture.Closed("12-24"), fixture.T0)
 	born := 0
@@ -116,7 +116,7 @@ func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 	return a, false
 }
 
-// schedule is that of the trigger, as a node evaluates it.
+// schedule returns the schedule of the trigger, as a node evaluates it.
 func (l *life) schedule(trigger int64) *schedule.Schedule {
 	v := l.Version(trigger)
 	_, all, err := l.AppCalendars(l.Context(), "shop")
@@ -130,7 +130,7 @@ func (l *life) schedule(trigger int64) *schedule.Schedule {
 	return s
 }
 
-// fire claims the next fire, a little ahead of its instant perhaps.
+// fire claims the next fire, possibly a little ahead of its instant.
 func (l *life) fire(lead time.Duration) {
 	if a, found := l.next(lead); found {
 		batch := dispatcher.ClaimBatch{Node: fixture.NodeA, Token: l.NextToken(), Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}
@@ -138,7 +138,7 @@ func (l *life) fire(lead time.Duration) {
 	}
 }
 
-// miss settles what is due as one.
+// miss settles the due fires as one.
 func (l *life) miss() {
 	a, found := l.next(0)
 	if !found {
@@ -175,7 +175,7 @@ func (l *life) check() {
 	}
 }
 
-// checkStrip requires that a strip has each scheduled time that verify counts, and says of it what explain says.
+// checkStrip requires that a strip has each scheduled time that verify counts, and agrees with explain.
 func (l *life) checkStrip(verified verify.Trigger) {
 	now := l.now.Add(10 * time.Second)
 	found, err := verify.Strip(l.Context(), l.Store, view.StripQuery{

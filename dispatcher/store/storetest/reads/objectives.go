@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// objectiveTests are those of what is counted for objectives.
+// objectiveTests test the counts for objectives.
 func objectiveTests() tests {
 	return tests{
 		"an objective counts fires once they have ended":         testObjectiveCounts,
@@ -33,7 +33,7 @@ func objectiveTests() tests {
 	}
 }
 
-// counted returns what is counted of a job: good, late, missed, pending.
+// counted returns the counts of a job: good, late, missed, pending.
 func (f *wing) counted(name string) [4]int64 {
 	f.Helper()
 	s, err := f.ObjectiveStatus(f.Context(), "shop", name)
@@ -56,7 +56,7 @@ func testObjectiveCounts(t *testing.T, f *wing) {
 	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second, 1001 * time.Millisecond} {
 		f.began(runs[i], late)
 	}
-	f.Must(f.CancelRun(f.Context(), runs[7].String(), fixture.At(fixture.Minutes(9)))) // nobody knows whether it has begun
+	f.Must(f.CancelRun(f.Context(), runs[7].String(), fixture.At(fixture.Minutes(9)))) // may have begun
 	f.SettleAll("tick", fixture.Minutes(15))                                           // 9 to 15
 	f.Roll(fixture.Minutes(16))
 	f.Expect("counted up to minute 15", f.counted("tick"), [4]int64{3, 1, 7, 3})
@@ -81,7 +81,7 @@ func testObjectiveCounts(t *testing.T, f *wing) {
 	}
 }
 
-// A fire that came late and was refused as stale is no late fire: a newer one had been done. One that came in time is good.
+// A late fire that was refused as stale does not count as late: a newer one ran instead. A stale one in time is good.
 func testObjectiveSuperseded(_ *testing.T, f *wing) {
 	f.Punctual(time.Second)
 	for i, late := range []time.Duration{0, time.Minute, 2 * time.Minute} {
@@ -131,7 +131,7 @@ func testObjectiveOwed(_ *testing.T, f *wing) {
 	f.Roll(fixture.Minutes(21))
 	f.Expect("what one trigger owes does not hold the other", f.counted("tick"), [4]int64{19, 0, 0, 0})
 	f.Must(f.PauseJob(f.Context(), "shop", "tick", "tock", false, fixture.At(fixture.Minutes(22))))
-	for _, d := range f.DueAll(fixture.Minutes(5)) { // a late claim, of a fire from before
+	for _, d := range f.DueAll(fixture.Minutes(5)) { // a late claim of an earlier fire
 		if d.ID == two.TriggerKey("tock") {
 			f.began(f.ClaimAll(f.Advance(d))[0], 20*time.Minute)
 		}
@@ -154,7 +154,7 @@ func testObjectiveOfDelays(_ *testing.T, f *wing) {
 	f.Roll(fixture.Minutes(21))
 	f.Expect("when it has ended", f.counted("tick"), [4]int64{1, 0, 0, 0})
 	ended := first.ScheduledAt.Add(time.Second)
-	next := ended.Add(time.Minute) // long ago, as no node was there to schedule it
+	next := ended.Add(time.Minute) // long ago, because no node scheduled it
 	f.Must(f.ScheduleNext(f.Context(), []dispatcher.DelayedFire{{
 		TriggerID: first.TriggerID, Revision: f.RevisionOf("tick"), Prev: first.ScheduledAt, Anchor: ended, Next: next, Due: next,
 	}}))
@@ -282,8 +282,8 @@ func testObjectiveRetention(t *testing.T, f *wing) {
 	}
 }
 
-// testObjectiveModel lets fires, retries, misfires, cancellations and counting follow each other at random: when all
-// has ended, what is counted is what the ledger says, whenever it was counted.
+// testObjectiveModel runs fires, retries, misfires, cancellations and counting in random order: when all has ended, the
+// counts equal the ledger, whenever they were made.
 func testObjectiveModel(_ *testing.T, f *wing) {
 	f.DeclareCalendar(fixture.Closed("12-24"), fixture.T0)
 	born := 0
@@ -351,7 +351,7 @@ func testObjectiveModel(_ *testing.T, f *wing) {
 		for range 3 {
 			l.miss()
 		}
-		f.Must(f.DeleteJob(f.Context(), "shop", j.Name, fixture.At(l.now))) // what is owed is settled with that
+		f.Must(f.DeleteJob(f.Context(), "shop", j.Name, fixture.At(l.now))) // settles due fires
 		l.put()
 		l.now = l.now.Add(10 * time.Minute)
 		l.miss()

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// overviewTests are those of what people look at over many jobs.
+// overviewTests test overviews of many jobs for users.
 func overviewTests() tests {
 	return tests{
 		"an overview lists jobs of all apps":             testSummaries,
@@ -57,7 +57,7 @@ func (f *wing) summaries(query dispatcher.JobQuery) string {
 	return ""
 }
 
-// summary returns the summary of a job.
+// summaryOf returns the summary of a job.
 func (f *wing) summaryOf(name string) dispatcher.JobSummary {
 	f.Helper()
 	found, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Apps: []string{"shop"}, Name: name, Page: input.Page{Limit: 10}})
@@ -139,7 +139,7 @@ func testSummaryPages(t *testing.T, f *wing) {
 	}
 }
 
-// A result is looked up job by job, so a page looks at 1,000 jobs.
+// A result is looked up job by job, so a page examines 1,000 jobs.
 func testSummariesBounded(t *testing.T, f *wing) {
 	f.InCheck()
 	const jobs = 1_001

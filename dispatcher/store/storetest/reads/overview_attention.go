@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// attention returns what asks for attention in some apps at a time, as words: of each kind what it is about.
+// attention returns the attention of some apps at a time, as text: the subjects of each kind.
 func (f *wing) attention(now time.Time, apps ...string) string {
 	f.Helper()
 	a, err := f.Attention(f.Context(), apps, now)
@@ -63,7 +63,7 @@ func (f *wing) attention(now time.Time, apps ...string) string {
 	return strings.Join(all, "\n")
 }
 
-// trouble brings about one thing of each kind in app "shop", by T0 plus an hour.
+// trouble causes one problem of each kind in the app "shop", by T0 plus an hour.
 func (f *wing) trouble() {
 	f.Helper()
 	for _, state := range []run.State{run.Failed, run.Succeeded, run.TimedOut} {
@@ -102,7 +102,7 @@ func testAttention(t *testing.T, f *wing) {
 	f.Expect("after a rollback", strings.HasSuffix(f.attention(fixture.Minutes(62)), "node 000000000000000a [paused]\nrollback restored"),
 		true)
 	f.Expect("of an app after a rollback", strings.Contains(f.attention(fixture.Minutes(62), "shop"), "rollback"), false)
-	// What is in order again asks for no attention.
+	// Solved problems need no attention.
 	f.Must(f.PauseJob(t.Context(), "shop", "bad", "", false, fixture.At(fixture.Minutes(61))))
 	f.Must(f.PauseJob(t.Context(), "shop", "broken", "", false, fixture.At(fixture.Minutes(61))))
 	f.Must(f.DeleteJob(t.Context(), "shop", "missed", fixture.At(fixture.Minutes(61))))

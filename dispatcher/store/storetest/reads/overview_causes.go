@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
-// causes returns what else asks for attention in some apps at a time, as words.
+// causes returns the other causes for attention in some apps at a time, as text.
 func (f *wing) causes(now time.Time, apps ...string) string {
 	f.Helper()
 	a, err := f.Attention(f.Context(), apps, now)
@@ -44,7 +44,7 @@ func (f *wing) causes(now time.Time, apps ...string) string {
 	return strings.Join(all, "\n")
 }
 
-// census counts what there is.
+// census returns the census.
 func (f *wing) census() dispatcher.Census {
 	f.Helper()
 	c, err := f.Census(f.Context(), fixture.T0, 100)
@@ -191,7 +191,7 @@ func testLateRetention(t *testing.T, f *wing) {
 	f.PutEvery("j", time.Minute)
 	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(f.FireOf("j"), fixture.Ended(run.Succeeded, fixture.Minutes(1)))}))
 	day := 24 * time.Hour
-	// The app shop keeps its history for 30 days; days go when they and the next are over, and brief is swept as nobody does.
+	// The app shop keeps its history for 30 days; days are dropped after the next has expired. brief is not swept here.
 	f.Expect("history that is kept", strings.Contains(f.causes(fixture.T0.Add(20*day), "shop"), "retention"), false)
 	got := f.causes(fixture.T0.Add(50 * day))
 	f.Expect("history that nobody removed", strings.Contains(got, "retention  720h0m0s behind "), true)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// statisticsTests are those of what the runs of each day came to.
+// statisticsTests test the sums of the runs of each day.
 func statisticsTests() tests {
 	return tests{
 		"statistics count each run and misfire once":         testStatistics,
@@ -25,7 +25,7 @@ func statisticsTests() tests {
 	}
 }
 
-// tally counts all that there is to count at now.
+// tally counts everything there is to count at now.
 func (f *wing) tally(now time.Time) {
 	f.Helper()
 	for more := true; more; {
@@ -103,7 +103,7 @@ func testStatisticsOfLateRuns(_ *testing.T, f *wing) {
 	f.tally(fixture.T0)
 	held := f.ClaimNext(fixture.Token1)
 	f.began(held, 30*time.Hour)                                 // ends on the second day
-	f.SettleAll("tick", fixture.T0.Add(secondDay+12*time.Hour)) // so is this decided
+	f.SettleAll("tick", fixture.T0.Add(secondDay+12*time.Hour)) // decided on that day, too
 	now := fixture.T0.Add(4 * secondDay)
 	f.tally(now)
 	f.wantDays("late", f.days(now),

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// stripTests are those of the latest and next scheduled times of a trigger.
+// stripTests test the latest and next scheduled times of a trigger.
 func stripTests() tests {
 	return tests{
 		"a strip says what became of each time":                 testStrip,
@@ -29,8 +29,8 @@ func stripTests() tests {
 	}
 }
 
-// strip returns the cells of shop/NAME/tick, each as what became of it, and since when on the clock; it requires that
-// explain says the same of each.
+// strip returns the cells of shop/NAME/tick, each as its result and its time of day; it requires that explain agrees
+// with each.
 func (f *wing) strip(name string, past, next int, now time.Time) []string {
 	f.Helper()
 	query := view.StripQuery{App: "shop", Job: name, Trigger: "tick", Past: past, Next: next, Now: now}
@@ -48,7 +48,7 @@ func (f *wing) strip(name string, past, next int, now time.Time) []string {
 	return cells
 }
 
-// agree requires that a strip is in order and says of each time what explain says.
+// agree requires that a strip is in order and agrees with explain at each time.
 func (f *wing) agree(name string, found view.Strip, now time.Time) {
 	f.Helper()
 	for i, cell := range found.Cells {
@@ -80,7 +80,7 @@ func (f *wing) agree(name string, found view.Strip, now time.Time) {
 	}
 }
 
-// fits tells whether a kind of cell goes with a verdict.
+// fits reports whether a kind of cell goes with a verdict.
 func fits(what view.CellKind, verdict verify.Verdict) bool {
 	switch what {
 	case view.CellSkipped:

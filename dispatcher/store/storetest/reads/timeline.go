@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// timelineTests are those of what happened to the jobs of an app and what is planned.
+// timelineTests test the past and planned events of the jobs of an app.
 func timelineTests() tests {
 	return tests{
 		"a timeline has runs, misfires and planned fires":  testTimeline,
@@ -21,7 +21,7 @@ func timelineTests() tests {
 	}
 }
 
-// timeline returns the marks of the jobs of the app "shop", in words by job.
+// timeline returns the marks of the jobs of the app "shop", as text by job.
 func (f *wing) timeline(from, to, now time.Time) map[string][]string {
 	f.Helper()
 	page, err := f.Timeline(f.Context(), view.TimelineQuery{App: "shop", From: from, To: to, Now: now, Page: input.Page{Limit: 50}})

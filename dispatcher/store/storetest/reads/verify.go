@@ -31,7 +31,7 @@ func testVerify(t *testing.T, f *wing) {
 	}}), fixture.T0)
 	f.FireUntil(fixture.Minutes(3))
 
-	// At 3:30: a target changes and no schedule, another schedule, a removal, a pause.
+	// At 3:30: a target changes but no schedule, another schedule, a removal, a pause.
 	at330 := fixture.At(fixture.Minutes(3).Add(30 * time.Second))
 	steady := fixture.Job("steady", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.Minutes(1))})
 	steady.Target.Webhook.URL = "https://example.com/other"
@@ -41,8 +41,8 @@ func testVerify(t *testing.T, f *wing) {
 	f.Must(f.DeleteJob(ctx, "shop", "gone", at330))
 	f.Must(f.PauseJob(ctx, "shop", "paused", "", true, at330))
 	f.FireUntil(fixture.Minutes(5))
-	// 4, 5 and 6 are due when the target and the calendar change again: 6 is kept, those of the
-	// new calendar are dropped.
+	// 4, 5 and 6 are due when the target and the calendar change again: 6 is kept, those of the new calendar are
+	// dropped.
 	at630 := fixture.At(fixture.Minutes(6).Add(30 * time.Second))
 	steady.Target.Webhook.URL = "https://example.com/third"
 	f.Must(f.PutJob(ctx, steady, at630))
@@ -63,7 +63,7 @@ func testVerify(t *testing.T, f *wing) {
 	if diff := cmp.Diff(want, f.Audit(time.Time{}, time.Time{}, fixture.Minutes(8))); diff != "" {
 		t.Error("audit of all (-want +got):\n" + diff)
 	}
-	// Bounds are inclusive, and what is to come is not asked for.
+	// Bounds are inclusive, and future times are not queried.
 	for name := range want {
 		if name != "delayed/tick" {
 			want[name] = "0: 0 runs, 0 misfired, 0 open, 0 unexplained"
@@ -81,7 +81,7 @@ func testVerify(t *testing.T, f *wing) {
 	fixture.WantError(t, "audit from nowhere", err, verify.ErrCursor)
 }
 
-// A trigger with more instants than one call looks at comes in parts, none of them twice.
+// A trigger with more instants than one call covers comes in parts, none of them twice.
 func testVerifyInParts(t *testing.T, f *wing) {
 	f.PutEvery("dense", time.Second)
 	f.PutEvery("sparse", time.Hour)
@@ -101,8 +101,8 @@ func testVerifyInParts(t *testing.T, f *wing) {
 	}
 }
 
-// An instant that was claimed ahead of its time, before its job was deleted, is not owed once more when the job is
-// declared again: that owes what comes after it.
+// An instant that was claimed ahead of its time, before its job was deleted, is not due again when the job is declared
+// again: the new job starts with later instants.
 func testVerifyOwedTwice(t *testing.T, f *wing) {
 	f.PutEvery("tick", time.Minute)
 	ahead := fixture.Minutes(1).Add(-1500 * time.Millisecond)
@@ -286,7 +286,7 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 		fixture.Minutes(15): "none: its repeat_count of 10 was used up",
 		fixture.Minutes(21): "none: it is after end_at 2026-05-01T10:20:00.000Z",
 	})
-	// A calendar that changes, and one that is gone, are remembered.
+	// Changed and deleted calendars are remembered.
 	f.DeclareCalendar(fixture.Closed("12-24"), fixture.Minutes(11))
 	f.Must(f.DeleteCalendar(ctx, "shop", "freeze", fixture.At(fixture.Minutes(12))))
 	f.Must(f.DeleteJob(ctx, "shop", "tick", fixture.At(fixture.Minutes(12))))

@@ -1,4 +1,4 @@
-// Package reads holds the tests of what a store does with what is shown of the ledger..
+// Package reads tests how a store shows the ledger.
 package reads
 
 import (
@@ -7,19 +7,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// wing is the fixture with what the tests of this wing do to it.
+// wing is the fixture with helpers for these tests.
 type wing struct{ *fixture.Fixture }
 
-// tests are some tests of the wing, by name.
+// tests are some tests by name.
 type tests = map[string]func(*testing.T, *wing)
 
-// Tests returns the tests of the wing.
+// Tests returns the tests of the reads.
 func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
 		readTests(), historyTests(), objectiveTests(), stripTests(), overviewTests(), statisticsTests(), timelineTests())
 }
 
-// readTests are those of files without a table of their own.
+// readTests are the tests of files without their own table.
 func readTests() tests {
 	return tests{
 		"misfires are listed latest first":      testMisfires,

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// Jobs are deleted some time after their completion if they say so, and all of them is over.
+// Jobs are deleted some time after their completion if they declare so, when all their runs have ended.
 func testDeleteAfterCompletion(t *testing.T, f *wing) {
 	ctx, begun, hour := t.Context(), time.Now().UTC().Truncate(time.Second), input.Duration(time.Hour)
 	end := begun.Add(2 * time.Minute)
@@ -75,7 +75,7 @@ func testDeleteAfterCompletion(t *testing.T, f *wing) {
 	check("when its last run has ended", time.Now().Add(time.Hour+time.Second), 1, "half", "kept", "long")
 	check("of those that last longer", completed.Add(48*time.Hour), 1, "half", "kept")
 
-	// Nothing of this is unexplained.
+	// All of this is explained.
 	page, err := verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: input.Page{Limit: 10}, Now: completed.Add(time.Hour)})
 	f.Must(err)
 	found := 0
@@ -87,7 +87,7 @@ func testDeleteAfterCompletion(t *testing.T, f *wing) {
 	if found != 10 {
 		t.Errorf("the audit accounts for %d runs, want the 10 of five jobs", found)
 	}
-	// In the end nothing is left of them but the audit, and their names are free.
+	// In the end only the audit log has traces of them, and their names are free.
 	f.PurgeAll(begun.AddDate(0, 0, 60))
 	names, err := f.EveryJobName(ctx, "shop", input.Page{Limit: 10})
 	f.Must(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// briefEnd is the same of the app "brief", which keeps two days of history.
+// briefEnd is the same for the app "brief", which keeps two days of history.
 var briefEnd = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
 
 func testRetention(t *testing.T, f *wing) {
@@ -52,7 +52,7 @@ func testRetention(t *testing.T, f *wing) {
 	check("beyond that of shop", fixture.ShopEnd, dispatcher.Purged{Runs: 2}, "brief ended", "brief late", "shop ended")
 }
 
-// What the apps keep is what they keep now, also one that was deleted.
+// The current retentions of the apps decide, including those of deleted apps.
 func testRetentionChanges(t *testing.T, f *wing) {
 	f.PutBrief()
 	held := f.Fire("brief", "job", "rate(1m)")
@@ -72,7 +72,7 @@ func testRetentionChanges(t *testing.T, f *wing) {
 	}
 }
 
-// What is queued again stays with its attempts, however old they are.
+// A run that is queued again keeps its attempts, however old they are.
 func testRetentionOfRetries(t *testing.T, f *wing) {
 	ctx := t.Context()
 	f.PutBrief()
@@ -96,7 +96,7 @@ func testRetentionOfMisfires(t *testing.T, f *wing) {
 			j.App = app
 			f.Put(j, fixture.T0)
 			j.Triggers = nil
-			f.Put(j, decided) // what was due is skipped
+			f.Put(j, decided) // due fires are skipped
 		}
 	}
 	left := func() (names []string) {
@@ -128,8 +128,8 @@ func testRetentionOfMisfires(t *testing.T, f *wing) {
 	}
 }
 
-// A fixed delay counts on from the end of its run, however long no node was there to do it, and whether or not the run is
-// still in the history.
+// A fixed delay counts on from the end of its run, however long no node did so, and whether or not the run is still in
+// the history.
 func testRetentionOfDelays(t *testing.T, f *wing) {
 	f.PutBrief()
 	held := f.Fire("brief", "job", "delay(1m)")

@@ -1,4 +1,4 @@
-// Package retention holds the tests of what a store does with what is removed, and when..
+// Package retention tests what a store removes, and when.
 package retention
 
 import (
@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 )
 
-// wing is the fixture with what the tests of this wing do to it.
+// wing is the fixture with helpers for these tests.
 type wing struct{ *fixture.Fixture }
 
-// tests are some tests of the wing, by name.
+// tests are some tests by name.
 type tests = map[string]func(*testing.T, *wing)
 
-// Tests returns the tests of the wing.
+// Tests returns the tests of the retention.
 func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
 		retentionTests())
