@@ -141,7 +141,7 @@ func fillSessions(t *testing.T, s *store.Store, apps string, count int, now time
 }
 
 // A login succeeds when all sessions are taken. It ends the least recently used session of an app above its share.
-func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
+func TestFullSessionsEndOneOfTheLargestGroup(t *testing.T) {
 	t.Parallel()
 	const most, half = access.MaxSessions, access.MaxSessions / 2
 	for name, tt := range map[string]struct {
@@ -183,7 +183,7 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 }
 
 // An earlier build stored [] for a token bound to no app. Such a token is shown so that it can be put again unchanged.
-func TestTokenOfAnEarlierBuildCanBePutAsItIsShown(t *testing.T) {
+func TestTokenOfAnEarlierBuildCanBePutUnchanged(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
 	must(t, s.CreateToken(t.Context(), access.APIToken{

@@ -107,7 +107,7 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 }
 
 // In a flood attention sends no more statements than with a few failures. Only PostgreSQL has a count of statements.
-func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
+func TestAttentionSendsNoMoreStatementsInAFlood(t *testing.T) {
 	t.Parallel()
 	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
 	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Options: db.Options{Metrics: registry}})
@@ -130,7 +130,7 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 }
 
 // Attention finds a burning error budget among many jobs that were late, but seldom.
-func TestAttentionFindsTheBudgetThatBurnsAmongMany(t *testing.T) {
+func TestAttentionFindsABurningBudgetAmongMany(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s, now := open(t, database), may1.Add(days(30))
@@ -231,7 +231,7 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 }
 
 // Ten thousand jobs fail at once and recover while two nodes evaluate their ends. Each transition is notified once.
-func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
+func TestTenThousandFailingJobsAreNotifiedOnceEach(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	s := open(t, pgtest.New(t))

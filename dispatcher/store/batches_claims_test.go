@@ -116,7 +116,7 @@ func TestRunsAreCancelledNextToABadFire(t *testing.T) {
 }
 
 // A fire that was set aside is found once its row can be written, even if its node, which lacks the new claim, lives.
-func TestAFireThatWasSetAsideIsAdopted(t *testing.T) {
+func TestFireSetAsideIsAdopted(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{true, false} {
 		t.Run(fmt.Sprint("node dies: ", dies), func(t *testing.T) {

@@ -237,7 +237,7 @@ func (r *batchRig) counted(work dispatcher.Work) (n float64) {
 
 // A row that makes its batch fail is set aside. The row of the other app is processed, attention shows the reason,
 // and the next round does not fail on the row again.
-func TestABadRowStopsItselfOnly(t *testing.T) {
+func TestBadRowDoesNotStopItsBatch(t *testing.T) {
 	t.Parallel()
 	for _, batch := range poisonedBatches() {
 		t.Run(batch.name, func(t *testing.T) {

@@ -350,7 +350,7 @@ func sleepers(t *testing.T, s *store.Store, database string, count int, want int
 }
 
 // Heartbeats have their own connection: a node with no free connection stays alive.
-func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
+func TestHeartbeatsContinueWhileAllConnectionsAreTaken(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{MaxConns: 1}})
@@ -372,7 +372,7 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 }
 
 // Users who read long lists occupy connections for seconds. Two are kept for statements that fires wait for.
-func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
+func TestHotStatementsContinueWhileOthersTakeConnections(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s, err := store.Open(t.Context(), database, store.Options{Options: db.Options{MaxConns: 3}})
@@ -394,8 +394,8 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	})
 }
 
-// A heartbeat stamped by another server may be ahead by the clock margin. A later one is implausible.
-func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
+// A heartbeat stamped by another server may be ahead by the clock margin. One further ahead is set back.
+func TestHeartbeatOfAServerAheadIsAccepted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ margin, ahead, want time.Duration }{
 		"one clock":         {ahead: 300 * time.Millisecond},

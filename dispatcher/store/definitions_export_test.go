@@ -90,7 +90,7 @@ func (m moving) move() access.Export {
 }
 
 // A move preserves the definition of an app and its progress, including fires that were due before.
-func TestImportedAppStandsWhereItStood(t *testing.T) {
+func TestImportedAppKeepsItsProgress(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		freeze := dispatcher.Calendar{App: "app", Name: "freeze", CalendarSpec: dispatcher.CalendarSpec{Timezone: "Europe/Berlin"}}
@@ -248,7 +248,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 }
 
 // An app can be exported only when its state no longer changes.
-func TestExportRefusesWhatMayStillMove(t *testing.T) {
+func TestExportRefusesAppsThatMayStillChange(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("job", nil)
@@ -424,7 +424,7 @@ func TestImportIsAllOrNothing(t *testing.T) {
 }
 
 // A run that waited for its host continues after the move, where the state of the host is unknown.
-func TestRunThatWaitsForItsHostGoesOnAfterAMove(t *testing.T) {
+func TestRunWaitingForItsHostContinuesAfterAMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("calls", nil)

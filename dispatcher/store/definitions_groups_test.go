@@ -59,7 +59,7 @@ func openedOfGroup(t *testing.T, s *store.Store) map[string]string {
 	return values
 }
 
-func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
+func TestOnlyNodesGetSecretsOfGroups(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))

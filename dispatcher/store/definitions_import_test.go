@@ -228,7 +228,7 @@ func TestOthersFireBetweenThePartsOfAnImport(t *testing.T) {
 }
 
 // No job of a cut-off import fires, wherever it stopped, and the import can be repeated.
-func TestImportThatIsCutOffCanBeRepeated(t *testing.T) {
+func TestCutOffImportCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
 		for _, parts := range []int{1, 5, 12} {
@@ -250,7 +250,7 @@ func TestImportThatIsCutOffCanBeRepeated(t *testing.T) {
 }
 
 // The handler removes a cut-off import in small parts if it is not repeated, and does not touch an active one.
-func TestImportThatIsCutOffIsRemoved(t *testing.T) {
+func TestCutOffImportIsRemoved(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
 		must(t, store.ImportMeanwhile(t.Context(), m.s, m.export, m.change(), func() bool {
@@ -282,7 +282,7 @@ func TestImportThatIsCutOffIsRemoved(t *testing.T) {
 }
 
 // A frozen import that wakes after its removal writes no more.
-func TestImportThatWasRemovedGoesOnNoMore(t *testing.T) {
+func TestRemovedImportDoesNotContinue(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
 		change, repeated := m.change(), false
@@ -303,7 +303,7 @@ func TestImportThatWasRemovedGoesOnNoMore(t *testing.T) {
 }
 
 // A problem found by a late part leaves no trace, and an app during import accepts no change.
-func TestImportWithALateProblemLeavesNothing(t *testing.T) {
+func TestImportWithALateProblemLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
 		last := &m.export.Jobs[importedJobs-1].Job

@@ -104,7 +104,7 @@ func openedOf(t *testing.T, s *store.Store, id int64) map[string]string {
 	return values
 }
 
-func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
+func TestOnlyNodesGetSecrets(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))

@@ -324,7 +324,7 @@ func benchPutJob(b *testing.B, database string) {
 }
 
 // A client that repeatedly puts the stored definition neither delays writers nor waits for them.
-func TestWhatChangesNothingTakesNoLock(t *testing.T) {
+func TestChangeWithoutEffectTakesNoLock(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func() string{
 		"SQLite": func() string { return newFile(t) }, "PostgreSQL": func() string { return pgtest.New(t) },
@@ -367,7 +367,7 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 
 // The snapshot of a change saves locks. If it fails, as during a failover of the database, the transaction works
 // without. On SQLite, reads have separate connections, which a test can close.
-func TestAChangeDoesWithoutItsSnapshot(t *testing.T) {
+func TestChangeWorksWithoutItsSnapshot(t *testing.T) {
 	t.Parallel()
 	s := ownClaims(t, newFile(t), 20)
 	change := input.Change{Actor: "test"}

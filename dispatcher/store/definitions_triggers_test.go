@@ -143,7 +143,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 
 // Triggers of a disabled app, or with labels that no node has, stay due all that time. No node's poll or search for
 // misfires may read them, however many there are.
-func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
+func TestPollDoesNotReadTriggersThatAreOff(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	s := open(t, pgtest.New(t))
@@ -208,7 +208,7 @@ func overdueTriggers(t *testing.T, s *store.Store, app, labels string, first, co
 }
 
 // A set of labels is deleted after the last job that required it was removed.
-func TestLabelsThatNoJobRequiresAreForgotten(t *testing.T) {
+func TestUnusedLabelSetsAreDeleted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		sets := func() int64 {

@@ -39,7 +39,7 @@ func idle(t *testing.T, s *store.Store, now time.Time) []dispatcher.Adoptable {
 }
 
 // Only one search visits the old rows of dead nodes, not each one, however many of them a long snapshot keeps.
-func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
+func TestAdoptionSkipsEmptyDeadNodes(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 1)
@@ -166,7 +166,7 @@ func testRetryPlan(t *testing.T, s *store.Store, want string) {
 }
 
 // A search from the first remaining retry does not visit old ones, however many a long snapshot keeps.
-func TestLookForRetriesFromABoundReadsNoOldOnes(t *testing.T) {
+func TestSearchForRetriesFromABoundReadsNoOldOnes(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 1)

@@ -50,7 +50,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 }
 
 // The first batch contains runs of every app, however many runs of one app are due.
-func TestCrowdOfOneAppDelaysNoOther(t *testing.T) {
+func TestBacklogOfOneAppDelaysNoOtherApp(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"SQLite", "PostgreSQL"} {
 		for _, retries := range []bool{false, true} {
@@ -86,7 +86,7 @@ func ofApp(found []dispatcher.Adoptable, app string) (n int) {
 }
 
 // A search costs what it finds, not what waits: on PostgreSQL with and without statistics, and with old rows kept.
-func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
+func TestSearchInTurnsReadsOnlyRunsThatItFinds(t *testing.T) {
 	t.Parallel()
 	for _, retries := range []bool{false, true} {
 		t.Run(fmt.Sprintf("retries %t", retries), func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
 }
 
 // SQLite uses an index to find the apps and then the runs of each.
-func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
+func TestSearchInTurnsHasAnIndexOnSQLite(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
 	for _, retries := range []bool{false, true} {
@@ -207,7 +207,7 @@ func boundedJob(t *testing.T, s *store.Store, name string, token run.Token) run.
 }
 
 // A locked job, as by a long change of its definition, does not delay other jobs.
-func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
+func TestLockedJobDoesNotDelaySlotsOfOtherJobs(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 1)

@@ -111,7 +111,7 @@ func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func(
 }
 
 // On SQLite no new connection makes a node forget its records.
-func TestClaimGoesWithItsLastRecord(t *testing.T) {
+func TestLastRecordDeletesItsClaim(t *testing.T) {
 	t.Parallel()
 	s := ownClaims(t, newFile(t), 2)
 	held := claimDue(t, s, claimer, 3)
@@ -262,7 +262,7 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 
 // The history keeps the records of ended fires as long as their claim exists: otherwise a node that starts after weeks
 // would take the fires for open.
-func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
+func TestPurgeKeepsRecordsThatClaimsNeed(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{
 		"PostgreSQL": func(t *testing.T) string { return pgtest.New(t) }, "SQLite": func(t *testing.T) string { return newFile(t) },
@@ -286,7 +286,7 @@ func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
 }
 
 // A locked claim cannot be unfolded, so the clean-up waits.
-func TestPurgeWaitsForAClaimThatIsLocked(t *testing.T) {
+func TestPurgeWaitsForALockedClaim(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 2)

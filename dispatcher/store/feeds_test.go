@@ -103,7 +103,7 @@ func TestEndThatCannotBeFollowedIsSetAside(t *testing.T) {
 }
 
 // Ends before a lower bound are ignored, so that no query walks through the traces of followed ends.
-func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
+func TestEndsBeforeALowerBoundAreIgnored(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s, now := open(t, database), time.Now().UTC().Truncate(time.Second)
@@ -122,7 +122,7 @@ func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 }
 
 // Attention lists ends that are set aside, with the reason, until they are followed, to users who see the app.
-func TestAttentionListsEndsThatAreSetAside(t *testing.T) {
+func TestAttentionListsEndsSetAside(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s, now := open(t, database), time.Now().UTC().Truncate(time.Second)
@@ -218,7 +218,7 @@ func TestFailingBackfillWaitsLongerEachTime(t *testing.T) {
 }
 
 // A bulk action tries a job that it cannot change again after growing pauses, then skips it and reaches the others.
-func TestFailingJobDoesNotKeepABulkAction(t *testing.T) {
+func TestFailingJobDoesNotBlockABulkAction(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		for _, name := range []string{"broken", "good"} {

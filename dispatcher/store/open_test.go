@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-func TestOpenNamesWhatIsWrongWithoutThePassword(t *testing.T) {
+func TestOpenNamesTheProblemWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	for database, want := range map[string]string{
 		"mysql://root:hunter2@db/x":  `"mysql://root:xxxxx@db/x" is neither`,
@@ -270,7 +270,7 @@ func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestFilesThatOthersCanReadAreNamed(t *testing.T) {
+func TestExposedFilesAreListed(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	openAs(t, database, store.Options{})
@@ -289,7 +289,7 @@ func TestFilesThatOthersCanReadAreNamed(t *testing.T) {
 }
 
 // A failed start leaves no file that the next start would take for a database that lost everything.
-func TestDatabaseThatCannotBeMadeLeavesNoFile(t *testing.T) {
+func TestFailedCreationLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))

@@ -160,7 +160,7 @@ func (l lacking) refuses(statement string) bool {
 }
 
 // Missing features of a database are found by trying, and then not used.
-func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
+func TestProbeFindsMissingCapabilities(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("DATABASE_URL") != "" {
 		t.Skip("SKIPPED: this test reads what is said to the server, which TLS hides") // even with CI=true

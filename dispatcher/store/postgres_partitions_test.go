@@ -197,7 +197,7 @@ func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 }
 
 // A purge does not disturb the holder of a lock, and does not wait for it.
-func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
+func TestPurgeGivesUpInsteadOfWaiting(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
 		"a write":   `UPDATE runs SET error = 'x'`,
@@ -262,7 +262,7 @@ func testOnePurges(t *testing.T, s *store.Store) {
 }
 
 // Claims continue while days are made, filled and dropped.
-func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
+func TestClaimsContinueWhilePartitionsRotate(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s, other := openWithout(t, database), open(t, database)
@@ -328,7 +328,7 @@ func partitionsIn(plan string) []string {
 }
 
 // A run with a known instant is searched for in its day only.
-func TestRunIsLookedForInItsPartition(t *testing.T) {
+func TestRunIsSearchedInItsPartition(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	job := declareApp(t, s, "app", days(30))

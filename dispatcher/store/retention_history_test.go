@@ -194,7 +194,7 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 
 // The operator sets the retention of the audit log: no app lengthens or shortens it. Entries that explain needs are
 // kept as long as an app has history.
-func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
+func TestAuditLogHasItsOwnRetention(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openAs(t, database, store.Options{AuditRetention: 24 * time.Hour})
@@ -224,7 +224,7 @@ func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 
 // The first sweep of an app, or the one after its retention was shortened, covers each day of each job. It does so in
 // short calls, reports that there is more, and continues where it stopped, until an app of any size is cleaned up.
-func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
+func TestSweepOfManyJobsContinuesInTheNextCall(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, newFile(t))) })

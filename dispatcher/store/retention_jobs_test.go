@@ -141,7 +141,7 @@ func testPurgeOfDeletedJobs(t *testing.T, s *store.Store) {
 }
 
 // A failed step is reported, and does not stop the others.
-func TestPurgeGoesOnAfterAStepThatFails(t *testing.T) {
+func TestPurgeContinuesAfterAFailedStep(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
 	job := declareApp(t, s, "app", days(10))
@@ -189,7 +189,7 @@ func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 }
 
 // An app that used every feature leaves no rows once it is deleted and its history has expired.
-func TestDeletedAppLeavesNothingBehind(t *testing.T) {
+func TestDeletedAppLeavesNoRows(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}

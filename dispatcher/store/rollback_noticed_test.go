@@ -185,7 +185,7 @@ func (u unnoticed) goesOn(token run.Token) {
 }
 
 // Skip ends all fires claimed before the rollback was noticed, lost or not, and leaves ended ones unchanged.
-func TestRollbackThatAHeartbeatNoticesIsSkipped(t *testing.T) {
+func TestRollbackNoticedByAHeartbeatIsSkipped(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		u, first, again, ended := rollBackUnnoticed(t, database)
@@ -209,7 +209,7 @@ func TestRollbackThatAHeartbeatNoticesIsSkipped(t *testing.T) {
 }
 
 // Replay leaves the claims from before and after the loss to their node, and its records count.
-func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
+func TestRollbackNoticedByAHeartbeatIsReplayed(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		u, first, again, ended := rollBackUnnoticed(t, database)
@@ -227,7 +227,7 @@ func TestRollbackThatAHeartbeatNoticesIsReplayed(t *testing.T) {
 
 // The decision of an operator remains valid while it is carried out, for all nodes that notice the same rollback only
 // then. Losing commits from after the rollback was noticed is another rollback.
-func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
+func TestDecisionHoldsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]string{
 		"by a new connection": `UPDATE nodes SET heartbeats = 0`,
@@ -300,7 +300,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 
 // A failover may lose the record of a fire but keep its claim. The record of the claim's other fire, by the process
 // that knows both to be recorded, does not end the claim: the first fire is attempted again.
-func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
+func TestFireWithALostRecordStaysInItsClaim(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
 	s := open(t, database)

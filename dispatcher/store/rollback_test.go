@@ -257,7 +257,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 }
 
 // A caught-up run soon exceeds its retention.
-func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
+func TestPurgedRunIsNotTakenForARollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
 	s, _ := registeredAndClaimed(t, database, time.Now().Add(-23*time.Hour))

@@ -22,7 +22,7 @@ import (
 )
 
 // Lists of an app by a walk through all apps show the same as lists that search job by job, wherever the walk ends.
-func TestListsThatWalkShowWhatOthersDo(t *testing.T) {
+func TestWalkedListsEqualSearchedLists(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -316,7 +316,7 @@ func testRunsOfAppPlan(t *testing.T, s *store.Store, want, unwanted string) {
 }
 
 // The list of an app reads only its own rows, however much other apps have fired.
-func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
+func TestListOfASmallAppReadsOnlyItsOwnRows(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))

@@ -21,7 +21,7 @@ func asideRun(r *batchRig) {
 }
 
 // A run that is set aside shows the reason, waits longer after each failure, and continues once it can be adopted.
-func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
+func TestRunSetAsideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -66,7 +66,7 @@ func TestRunThatIsSetAsideIsTriedAgain(t *testing.T) {
 }
 
 // A retry that was set aside is a retry again afterwards.
-func TestRetryThatIsSetAsideIsTriedAgain(t *testing.T) {
+func TestRetrySetAsideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -135,7 +135,7 @@ func TestBadRunEndsWithoutItsBatch(t *testing.T) {
 }
 
 // A job with a run that is set aside gives its slots to its other runs.
-func TestRunThatIsSetAsideHoldsNoQueue(t *testing.T) {
+func TestRunSetAsideDoesNotBlockItsQueue(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -191,7 +191,7 @@ func TestUnreadableCallbackEndsItsAttempt(t *testing.T) {
 }
 
 // A trigger with the longest possible misfire_after does not prevent reading others.
-func TestLongestMisfireAfterStopsNoPoll(t *testing.T) {
+func TestLongestMisfireAfterDoesNotStopPolls(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -209,7 +209,7 @@ func TestLongestMisfireAfterStopsNoPoll(t *testing.T) {
 }
 
 // A fire with a run that is set aside is explained: its run shows why it waits.
-func TestFireWhoseRunIsSetAsideIsExplained(t *testing.T) {
+func TestFireOfARunSetAsideIsExplained(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -229,7 +229,7 @@ func TestFireWhoseRunIsSetAsideIsExplained(t *testing.T) {
 }
 
 // A run that cannot even be set aside, as all writes of its row fail, is left out by its process and reported once.
-func TestRunThatCannotBeSetAsideStopsNoOther(t *testing.T) {
+func TestRunThatCannotBeSetAsideStopsNoOtherRun(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)
@@ -248,7 +248,7 @@ func TestRunThatCannotBeSetAsideStopsNoOther(t *testing.T) {
 }
 
 // Errors of the database do not set rows aside.
-func TestErrorsOfTheDatabaseSetNothingAside(t *testing.T) {
+func TestDatabaseErrorsSetNoRowsAside(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newBatchRig(t, database)

@@ -56,7 +56,7 @@ func TestWritesByTheKeyOfARunNameItsJob(t *testing.T) {
 }
 
 // An unchecked table may belong to another role, and then its first query fails in the middle of work.
-func TestOwnersOfAllTablesAreLookedAt(t *testing.T) {
+func TestOwnersOfAllTablesAreChecked(t *testing.T) {
 	t.Parallel()
 	created := regexp.MustCompile(`(?m)^CREATE TABLE (\w+) \(`)
 	scripts, err := fs.Glob(migrations.Postgres, "postgres/*.sql")

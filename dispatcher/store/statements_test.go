@@ -121,7 +121,7 @@ var growing = regexp.MustCompile(`-> +(.*Scan.*) on (trigger_clock|triggers|slot
 
 // Plans differ from version to version. In all of them no hot statement reads the history, or all of a table of
 // triggers or slots. TestLiveRunsAreFoundByKeyDuringALongSnapshot requires the same for the live runs.
-func TestHotStatementsLeaveTheHistoryAlone(t *testing.T) {
+func TestHotStatementsDoNotReadTheHistory(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	fill(t, s)
@@ -192,7 +192,7 @@ func TestHotStatementsChangeEachTableOnce(t *testing.T) {
 }
 
 // The plans are those of a small database on Debian's version of PostgreSQL. Other versions differ in unimportant
-// details; TestHotStatementsLeaveTheHistoryAlone checks the important ones.
+// details; TestHotStatementsDoNotReadTheHistory checks the important ones.
 func TestHotStatementsKeepTheirPlans(t *testing.T) {
 	t.Parallel()
 	const version = 15
@@ -345,7 +345,7 @@ func repeated[T any](column []T) []T {
 
 // Calls that every node makes all the time, whether it fires or not, are one statement each: a hundred nodes send each
 // a hundred times.
-func TestWhatEveryNodeSendsIsOneStatement(t *testing.T) {
+func TestPeriodicCallsOfNodesAreOneStatementEach(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Options: db.Options{Metrics: registry}})

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-func TestPayloadsSayWhatNotificationsSay(t *testing.T) {
+func TestPayloadsKeepNotifications(t *testing.T) {
 	t.Parallel()
 	run := run.Key{TriggerID: math.MaxInt64, Kind: run.KindSchedule}.String()
 	want := []dispatcher.Notification{
@@ -92,7 +92,7 @@ func TestNotificationsOfOneChangeAreCoalesced(t *testing.T) {
 }
 
 // A listener may have lost any notification.
-func TestListenerThatIsFarBehindLooksAtEverything(t *testing.T) {
+func TestSlowListenerReadsEverything(t *testing.T) {
 	t.Parallel()
 	h := newHub()
 	heard, ctx := 0, t.Context()

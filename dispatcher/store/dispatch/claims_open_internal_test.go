@@ -10,7 +10,7 @@ import (
 )
 
 // A node searches for old claims only while it may have some: those it remembers, or those it cannot be sure about.
-func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
+func TestOldClaimsAreSearchedOnlyIfSomeMayExist(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const age = 30 * time.Second
