@@ -297,7 +297,7 @@ func endBatches() []poisonedBatch {
 			goesOn: func(r *batchRig) bool { return r.state("victim") == run.Succeeded },
 		},
 		{
-			name: "follow: what follows cannot be queued", methods: []string{"FollowEnds"}, work: dispatcher.WorkFollow,
+			name: "follow: a follower cannot be queued", methods: []string{"FollowEnds"}, work: dispatcher.WorkFollow,
 			poison: func(r *batchRig) {
 				for _, one := range r.adopted(nil) {
 					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(one, run.Failed)}))

@@ -124,7 +124,7 @@ func purgeBatches() (all []poisonedBatch) {
 		}
 	}
 	return append(all, poisonedBatch{
-		name: "purge: a misfire that only its app does not keep", methods: []string{"Purge"}, work: dispatcher.WorkPurge,
+		name: "purge: an expired misfire that other apps would keep", methods: []string{"Purge"}, work: dispatcher.WorkPurge,
 		poison: func(r *batchRig) {
 			single(r)
 			r.refuse("DELETE", "misfires", "ROW.trigger_id = %d", r.job("evil"))

@@ -42,7 +42,7 @@ var badRuns = map[string]func(*batchRig){
 		r.requested(nil)
 		r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, run.AppID("evil"))
 	},
-	"what is known of an alert for its job cannot be read": func(r *batchRig) {
+	"the alert state of its job cannot be read": func(r *batchRig) {
 		r.alerted()
 		r.requested(nil)
 		_, _, err := r.WatchAlerts(r.Context(), &alert.LateFire{}, 10, r.now)
@@ -54,12 +54,12 @@ var badRuns = map[string]func(*batchRig){
 		r.refuse("INSERT", "live_runs", "ROW.job_id = %d", r.job("evil"))
 	},
 	"its fire is with another one in a claim and cannot be written": (*batchRig).claimedTogether,
-	"its claim was divided and set aside, for it cannot be written": func(r *batchRig) {
+	"its claim was divided and set aside because it cannot be written": func(r *batchRig) {
 		r.claimedTogether()
 		_, err := r.UnfoldClaims(r.Context(), batchNode, time.Minute, r.now.Add(time.Hour))
 		must(r.T, err)
 	},
-	"its claim is a dead node's and was set aside, for it cannot be written": func(r *batchRig) {
+	"its claim belongs to a dead node and was set aside because it cannot be written": func(r *batchRig) {
 		r.claimedTogether()
 		r.nodeDies()
 		_, err := r.Adoptable(r.Context(), dispatcher.AdoptQuery{Node: batchNode + 1, Token: 1, Limit: 10, Now: r.now})
@@ -70,7 +70,7 @@ var badRuns = map[string]func(*batchRig){
 		r.spoil("attempt = " + r.most())
 		must(r.T, r.adopt(false))
 	},
-	"it was attempted as often as can be": func(r *batchRig) {
+	"it was attempted as often as possible": func(r *batchRig) {
 		r.retrying(r.now.Add(time.Hour))
 		r.spoil("attempt = " + r.most() + ", failures = " + r.most())
 	},
@@ -91,7 +91,7 @@ var badRuns = map[string]func(*batchRig){
 		r.spoil("state = 'waiting_shards'")
 		r.give("broadcasts", "endpoints", "")
 	},
-	"what its target accepted cannot be read": func(r *batchRig) {
+	"the note of its accepted attempt cannot be read": func(r *batchRig) {
 		r.requested(nil)
 		r.spoil("state = 'waiting_callback', callback = '{'")
 	},

@@ -17,17 +17,17 @@ import (
 func TestUnreadableJobIsMendedByAPut(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
-		"target":                    `target = '{"webhook":{"timeout":{"s":1}}}'`,
-		"kind of target":            `target = '{"queue":{"name":"q"}}'`,
-		"target that is empty":      `target = ''`,
-		"payload":                   `payload = '{'`,
-		"names of triggers":         `trigger_names = '{"tick":1}'`,
-		"origins of triggers":       `trigger_origins = '['`,
-		"retries":                   `retry = '['`,
-		"followers":                 `followers = '{'`,
-		"all":                       `target = '', payload = '{', trigger_names = '', trigger_origins = '[', retry = '', followers = '{'`,
-		"target of what follows it": `target = '' WHERE part_of <> 0 OR name = 'bad' AND name = ''`,
-		"retry of what follows it":  `retry = '[' WHERE part_of <> 0 OR name = 'bad' AND name = ''`,
+		"target":               `target = '{"webhook":{"timeout":{"s":1}}}'`,
+		"kind of target":       `target = '{"queue":{"name":"q"}}'`,
+		"target that is empty": `target = ''`,
+		"payload":              `payload = '{'`,
+		"names of triggers":    `trigger_names = '{"tick":1}'`,
+		"origins of triggers":  `trigger_origins = '['`,
+		"retries":              `retry = '['`,
+		"followers":            `followers = '{'`,
+		"all":                  `target = '', payload = '{', trigger_names = '', trigger_origins = '[', retry = '', followers = '{'`,
+		"target of a follower": `target = '' WHERE part_of <> 0 OR name = 'bad' AND name = ''`,
+		"retry of a follower":  `retry = '[' WHERE part_of <> 0 OR name = 'bad' AND name = ''`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestUnreadableJobIsMendedByAPut(t *testing.T) {
 				"with another trigger": func(j *dispatcher.Job) {
 					j.Triggers = map[string]dispatcher.Trigger{"tock": j.Triggers["tick"]}
 				},
-				"with nothing that follows": func(j *dispatcher.Job) { j.OnFailure = nil },
+				"without followers": func(j *dispatcher.Job) { j.OnFailure = nil },
 			} {
 				t.Run(again, func(t *testing.T) {
 					t.Parallel()

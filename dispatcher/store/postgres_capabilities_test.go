@@ -173,20 +173,20 @@ func TestProbeFindsMissingCapabilities(t *testing.T) {
 		"LISTEN is refused": {
 			lacking: lacking{refuse: "LISTEN", code: "0A000"}, want: db.Capabilities{db.Notifications},
 		},
-		"LISTEN is no statement": {
+		"LISTEN is unknown": {
 			lacking: lacking{refuse: "LISTEN", code: "42601"}, want: db.Capabilities{db.Notifications},
 		},
 		"notifications are never heard": {lacking: lacking{deaf: true}, want: db.Capabilities{db.Notifications}},
-		"SKIP LOCKED is no clause": {
+		"SKIP LOCKED is unknown": {
 			lacking: lacking{refuse: "SKIP LOCKED", code: "42601"}, want: db.Capabilities{db.SkipLocked},
 		},
-		"a setting is not known": {
+		"a setting is unknown": {
 			lacking: lacking{refuse: "enable_hashjoin", code: "42704"}, want: db.Capabilities{db.SessionSettings},
 		},
 		"tables have no ids": {
 			lacking: lacking{refuse: "regclass AS oid", code: "42704"}, want: db.Capabilities{db.Identity},
 		},
-		"only the server hides what it is": {lacking: lacking{refuse: "pg_control_system", code: "42501"}},
+		"only the server hides its identity": {lacking: lacking{refuse: "pg_control_system", code: "42501"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -425,7 +425,7 @@ func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 		}, want: "does not know that node"},
 		"its lock file": {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) },
 			want: "came without the lock file"},
-		"what the lock file is": {after: func(t *testing.T,
+		"the content of the lock file": {after: func(t *testing.T,
 			file string) {
 			must(t, os.WriteFile(file+".lock", []byte("x"), 0o600))
 		}, want: "came without the lock file"},

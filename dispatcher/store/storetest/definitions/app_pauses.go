@@ -21,19 +21,19 @@ import (
 // appPauseTests test pauses of apps, and pauses that end automatically.
 func appPauseTests() tests {
 	return tests{
-		"a pause of an app holds its jobs, also later ones":       testPauseApp,
-		"a pause of an app by labels holds jobs that have them":   testPauseByLabels,
-		"a pause of an app says who, when, why and until when":    testPauseAppShown,
-		"a pause of an app reaches many jobs in portions":         testPauseManyJobs,
-		"a pause of an app stops a fire that a node knows":        testPauseKnownFire,
-		"a pause of an app holds retries and waits for hosts":     testPauseAppRetries,
-		"a pause of an app is interrupted and goes on":            testInterruptedPause,
-		"pauses end when their time is over":                      testPausesExpire,
-		"a pause that is renewed outlives its first end":          testRenewedPause,
-		"a deleted app leaves no pauses behind":                   testPauseOfDeletedApp,
-		"explain knows the pauses of an app that held a job then": testPausesInHistory,
-		"explain says which pause of an app held a fire":          testExplainPauses,
-		"ended pauses of apps go with the history":                testRetentionOfPauses,
+		"a pause of an app holds its jobs, also later ones":         testPauseApp,
+		"a pause of an app by labels holds jobs that have them":     testPauseByLabels,
+		"a pause of an app shows who, when, why and until when":     testPauseAppShown,
+		"a pause of an app reaches many jobs in portions":           testPauseManyJobs,
+		"a pause of an app stops a fire that a node knows":          testPauseKnownFire,
+		"a pause of an app holds retries and waits for hosts":       testPauseAppRetries,
+		"an interrupted pause of an app continues":                  testInterruptedPause,
+		"pauses end when their time is over":                        testPausesExpire,
+		"a pause that is renewed outlives its first end":            testRenewedPause,
+		"a deleted app leaves no pauses":                            testPauseOfDeletedApp,
+		"explain knows the former pauses of an app that held a job": testPausesInHistory,
+		"explain names the pause of an app that held a fire":        testExplainPauses,
+		"ended pauses of apps are removed with the history":         testRetentionOfPauses,
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 // auditTests are the tests of the audit log.
 func auditTests() tests {
 	return tests{
-		"a change has an entry in the audit log":           testAuditLog,
-		"filters of the audit log select what they say":    testAuditFilters,
-		"large definitions are cut in the audit log":       testAuditSizes,
-		"readers of the audit log miss nothing that races": testAuditRace,
+		"a change has an entry in the audit log":            testAuditLog,
+		"filters of the audit log select the right entries": testAuditFilters,
+		"large definitions are cut in the audit log":        testAuditSizes,
+		"readers of the audit log miss no racing entries":   testAuditRace,
 	}
 }
 

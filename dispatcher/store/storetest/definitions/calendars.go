@@ -196,9 +196,9 @@ func testCalendarRace(t *testing.T, f *wing) {
 // unusedCalendarTests test calendars that are deleted after their last use.
 func unusedCalendarTests() tests {
 	return tests{
-		"a calendar goes with its last use":               testCalendarWhenUnused,
-		"a calendar that goes with its last use may stay": testCalendarKept,
-		"a calendar goes with what is built on it":        testBaseWhenUnused,
+		"a calendar is deleted after its last use":         testCalendarWhenUnused,
+		"a calendar marked for deletion may stay":          testCalendarKept,
+		"a base is deleted with the calendars built on it": testBaseWhenUnused,
 	}
 }
 

@@ -19,17 +19,17 @@ import (
 // groupTests are the tests of endpoint groups.
 func groupTests() tests {
 	return tests{
-		"groups are created, replaced, listed and deleted":        testGroups,
-		"a group that a job names cannot be deleted":              testGroupUsers,
-		"an app has at most so many groups":                       testMaxGroups,
-		"endpoints register, stay by heartbeats and expire":       testRegistrations,
-		"registrations are refused that a group does not take":    testRefusedRegistrations,
-		"a group has at most so many endpoints":                   testMaxEndpoints,
-		"a drain of an endpoint stays while it is there":          testDrainedEndpoints,
-		"a changed group keeps the endpoints that it still takes": testChangedGroupEndpoints,
-		"a heartbeat notifies nobody":                             testHeartbeatsAreQuiet,
-		"concurrent registrations keep to the bound of a group":   testEndpointRace,
-		"an app with groups is not empty":                         testAppWithGroups,
+		"groups are created, replaced, listed and deleted":          testGroups,
+		"a group that a job names cannot be deleted":                testGroupUsers,
+		"an app has at most so many groups":                         testMaxGroups,
+		"endpoints register, stay by heartbeats and expire":         testRegistrations,
+		"registrations that a group does not accept are refused":    testRefusedRegistrations,
+		"a group has at most so many endpoints":                     testMaxEndpoints,
+		"an endpoint keeps its drain while it exists":               testDrainedEndpoints,
+		"a changed group keeps the endpoints that it still accepts": testChangedGroupEndpoints,
+		"a heartbeat sends no notification":                         testHeartbeatsAreQuiet,
+		"concurrent registrations keep to the bound of a group":     testEndpointRace,
+		"an app with groups is not empty":                           testAppWithGroups,
 	}
 }
 

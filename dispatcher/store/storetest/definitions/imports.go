@@ -19,12 +19,12 @@ import (
 // importTests test imports by a malicious caller.
 func importTests() tests {
 	return tests{
-		"an import takes over no run of another app":      testImportOfForeignRuns,
-		"a run that follows missed fires moves":           testMissedFollowerMoves,
-		"an import with a run twice is refused":           testImportOfRunTwice,
-		"an import with numbers out of range is refused":  testImportOfLargeNumbers,
-		"an import of more runs than may wait is refused": testImportQuota,
-		"the quotas of an import are those of its app":    testQuotasOfImport,
+		"an import does not take over runs of another app": testImportOfForeignRuns,
+		"a run that follows missed fires moves":            testMissedFollowerMoves,
+		"an import with a run twice is refused":            testImportOfRunTwice,
+		"an import with numbers out of range is refused":   testImportOfLargeNumbers,
+		"an import of more runs than may wait is refused":  testImportQuota,
+		"the quotas of an import are those of its app":     testQuotasOfImport,
 	}
 }
 

@@ -18,12 +18,12 @@ import (
 // pendingTests test fires that are due when their schedule changes.
 func pendingTests() tests {
 	return tests{
-		"a changed schedule keeps the pending fires that it contains":  testPendingStays,
-		"the misfire policy settles pending fires that are no more":    testPendingSettled,
-		"a pause holds the runs of pending fires":                      testPendingHeld,
-		"a changed calendar settles pending fires by the policy":       testPendingOfCalendar,
-		"repeats go on counting through a change":                      testRepeatsGoOn,
-		"a fire that is pending for a changed schedule runs only once": testPendingOnce,
+		"a changed schedule keeps the pending fires that it contains":    testPendingStays,
+		"the misfire policy settles pending fires that a change removed": testPendingSettled,
+		"a pause holds the runs of pending fires":                        testPendingHeld,
+		"a changed calendar settles pending fires by the policy":         testPendingOfCalendar,
+		"repeats continue to count through a change":                     testRepeatsGoOn,
+		"a fire that is pending for a changed schedule runs only once":   testPendingOnce,
 	}
 }
 

@@ -19,17 +19,17 @@ import (
 // renameTests test renamed jobs and triggers.
 func renameTests() tests {
 	return tests{
-		"a rename changes names and nothing else":                   testRename,
-		"a rename keeps the history":                                testRenamedHistory,
-		"live runs outlive a rename":                                testRenamedRuns,
-		"a trigger that is renamed twice keeps its fire times":      testRenamedSchedule,
-		"names that are taken are refused":                          testRenameToTakenNames,
-		"a name that a rename freed gives new event ids":            testFreedName,
-		"a trigger's name that a rename freed gives new event ids":  testFreedTriggerName,
-		"a renamed job that is deleted and declared again goes on":  testRenamedJobDeclaredAgain,
-		"a trigger takes the name of one that was removed":          testRenameToRemovedTrigger,
-		"a calendar and a resume reach triggers that were renamed":  testRenamedTriggersAreRescheduled,
-		"of renames to the same name at the same time one succeeds": testRenameRace,
+		"a rename changes only names":                                    testRename,
+		"a rename keeps the history":                                     testRenamedHistory,
+		"live runs outlive a rename":                                     testRenamedRuns,
+		"a trigger that is renamed twice keeps its fire times":           testRenamedSchedule,
+		"names that are taken are refused":                               testRenameToTakenNames,
+		"a name that a rename freed gives new event ids":                 testFreedName,
+		"a trigger's name that a rename freed gives new event ids":       testFreedTriggerName,
+		"a renamed job continues after it is deleted and declared again": testRenamedJobDeclaredAgain,
+		"a trigger takes the name of one that was removed":               testRenameToRemovedTrigger,
+		"a calendar and a resume reach triggers that were renamed":       testRenamedTriggersAreRescheduled,
+		"one of several simultaneous renames to the same name succeeds":  testRenameRace,
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // saltTests test the ids of runs that follow others, and of notifications.
 func saltTests() tests {
 	return tests{
-		"ids of what follows cannot be computed from names":          testIDsOfFollowers,
+		"ids of followers cannot be computed from names":             testIDsOfFollowers,
 		"ids of notifications cannot be computed from names":         testIDsOfNotifications,
 		"an app that is created again keeps its salt":                testSaltOfAppCreatedAgain,
 		"an import keeps the salt, and ids with it":                  testSaltMoves,

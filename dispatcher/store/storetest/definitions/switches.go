@@ -19,16 +19,16 @@ import (
 // switchTests test the reasons why triggers do not fire: the app's switch, labels that no node has, pauses.
 func switchTests() tests {
 	return tests{
-		"a disabled app fires nothing, however many triggers it has": testDisableManyTriggers,
+		"a disabled app does not fire, however many triggers it has": testDisableManyTriggers,
 		"an enabled app fires again, however many triggers it has":   testEnableManyTriggers,
 		"a job that is put while its app is switched follows":        testPutJobWhileSwitched,
-		"a switch that is interrupted goes on":                       testInterruptedSwitch,
-		"a trigger fires once all that kept it from firing is over":  testReasonsAddUp,
+		"an interrupted switch continues":                            testInterruptedSwitch,
+		"a trigger fires once all reasons against it are over":       testReasonsAddUp,
 		"triggers wait for a node with their labels":                 testLabelsOfNodes,
 		"labels that many jobs require follow in portions":           testLabelsInPortions,
 		"a trigger that is declared again fires once":                testDeclaredAgain,
 		"an instant that is declared again fires once":               testInstantDeclaredAgain,
-		"what is left of a deleted app ends on any node":             testRunsOfDeletedApp,
+		"runs of a deleted app end on any node":                      testRunsOfDeletedApp,
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // unchangedTests test changes without effect.
 func unchangedTests() tests {
 	return tests{
-		"what changes nothing writes nothing":                          testUnchanged,
-		"what is put as it is stored still has to meet its conditions": testUnchangedConditions,
-		"a trigger in error is scheduled again by a resume":            testResumeOfError,
+		"a change without effect writes nothing":            testUnchanged,
+		"an unchanged PUT still has to meet its conditions": testUnchangedConditions,
+		"a trigger in error is scheduled again by a resume": testResumeOfError,
 	}
 }
 

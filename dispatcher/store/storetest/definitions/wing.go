@@ -24,13 +24,13 @@ func Tests() fixture.Tests {
 // definitionTests are the tests of files without their own table.
 func definitionTests() tests {
 	return tests{
-		"apps are created, replaced, listed and deleted":                  testApps,
-		"jobs are created, replaced, listed and deleted":                  testJobs,
-		"jobs are found by their labels":                                  testJobLabels,
-		"a job's revision never comes twice":                              testRevisions,
-		"an edit keeps what it does not change and records what it drops": testEdits,
-		"pauses hold fires and outlive edits":                             testPause,
-		"schedules read back as they were written":                        testSchedules,
-		"revisions of triggers and calendars are kept":                    testRecords,
+		"apps are created, replaced, listed and deleted":             testApps,
+		"jobs are created, replaced, listed and deleted":             testJobs,
+		"jobs are found by their labels":                             testJobLabels,
+		"a job's revision never repeats":                             testRevisions,
+		"an edit keeps unchanged triggers and records dropped fires": testEdits,
+		"pauses hold fires and outlive edits":                        testPause,
+		"schedules read back as they were written":                   testSchedules,
+		"revisions of triggers and calendars are kept":               testRecords,
 	}
 }

@@ -18,14 +18,14 @@ import (
 // carriedStateTests test states that runs of a job pass on to the next.
 func carriedStateTests() tests {
 	return tests{
-		"a carried state is stored with the end of its run":          testCarriedStateKept,
-		"a carried state of a late result is not stored":             testCarriedStateFenced,
-		"a carried state that an operator changed stays":             testCarriedStateOvertaken,
-		"a carried state is set and cleared by operators":            testCarriedStateSet,
-		"a carried state comes with a callback":                      testCarriedStateOfCallback,
-		"a carried state may come before the acceptance is recorded": testCarriedStateBeforeRecord,
-		"a carried state outlives a rename and goes with its job":    testCarriedStateOfRenamed,
-		"a carried state moves with an exported app":                 testCarriedStateExported,
+		"a carried state is stored with the end of its run":             testCarriedStateKept,
+		"a carried state of a late result is not stored":                testCarriedStateFenced,
+		"a carried state that an operator changed stays":                testCarriedStateOvertaken,
+		"a carried state is set and cleared by operators":               testCarriedStateSet,
+		"a carried state comes with a callback":                         testCarriedStateOfCallback,
+		"a carried state may come before the acceptance is recorded":    testCarriedStateBeforeRecord,
+		"a carried state outlives a rename and is deleted with its job": testCarriedStateOfRenamed,
+		"a carried state moves with an exported app":                    testCarriedStateExported,
 	}
 }
 

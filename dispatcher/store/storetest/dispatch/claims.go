@@ -25,7 +25,7 @@ func claimTests() tests {
 		"a fire without its job is quarantined":               testAdvanceWithoutJob,
 		"a claim advances the trigger and inserts its run":    testClaim,
 		"concurrent claims win a fire once":                   testClaimRace,
-		"a claim that is out of date wins nothing":            testLostClaims,
+		"an outdated claim wins no run":                       testLostClaims,
 		"a claim is never early by the database's clock":      testClaimByDatabaseTime,
 		"claims agree with a model":                           testClaimModel,
 		"a claim uses one time throughout":                    testClaimAsTimePasses,

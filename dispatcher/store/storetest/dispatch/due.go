@@ -18,9 +18,9 @@ import (
 // dueTests test reading due triggers, for a node's share of them.
 func dueTests() tests {
 	return tests{
-		"ranges of ids divide what is due":                    testDueByRange,
+		"ranges of ids divide due triggers":                   testDueByRange,
 		"a poll can begin at an instant":                      testDueFrom,
-		"what is due is found by jobs, apps and labels":       testDueByJobsAndLabels,
+		"due triggers are found by jobs, apps and labels":     testDueByJobsAndLabels,
 		"the definitions of triggers are read by id":          testTriggersByID,
 		"queued runs are adopted by a node with their labels": testAdoptByLabels,
 	}

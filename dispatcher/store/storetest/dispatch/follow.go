@@ -16,19 +16,19 @@ import (
 func followTests() tests {
 	return tests{
 		"a run is followed once, however often its end is recorded": testFollowedOnce,
-		"the state of a run decides what follows it":                testFollowedByState,
-		"what was retried is followed by how it ends":               testFollowedAfterRetries,
+		"the state of a run decides its followers":                  testFollowedByState,
+		"a retried run is followed by its final state":              testFollowedAfterRetries,
 		"a run that is retried is followed once for each event":     testFollowedAgain,
 		"followers get the result of the run":                       testFollowResult,
-		"a run of a job that nothing follows leaves no trace":       testNothingFollows,
+		"a run of a job without followers leaves no trace":          testNothingFollows,
 		"missed fires are followed":                                 testFollowedMisfire,
 		"a target gets deliveries of its own":                       testFollowTarget,
 		"jobs cannot follow each other in a circle":                 testFollowCycle,
 		"two jobs at once cannot make a circle":                     testFollowCycleRace,
 		"a job that another one names cannot be deleted":            testFollowedJobInUse,
 		"a job that is renamed is still followed":                   testFollowRename,
-		"an app moves with what follows its jobs":                   testFollowImport,
-		"ends are followed whatever ended the run":                  testFollowedWhateverEnded,
+		"an app moves with the followers of its jobs":               testFollowImport,
+		"all ways to end a run are followed":                        testFollowedWhateverEnded,
 	}
 }
 

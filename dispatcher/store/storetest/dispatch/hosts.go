@@ -14,13 +14,13 @@ import (
 // hostTests test runs that wait for their host.
 func hostTests() tests {
 	return tests{
-		"runs that wait for a host are out of the way":          testWaitForHost,
+		"runs that wait for a host do not block others":         testWaitForHost,
 		"one node takes the probe of a host":                    testTakeProbe,
 		"a host that responded lets all runs go":                testHostResponded,
 		"probes prefer runs that were never attempted":          testProbesPreferNew,
 		"a run that only waited has a last attempt":             testLastAttemptOfWaiting,
-		"a wait goes when no run is left, and not before":       testDropHostWait,
-		"what nodes know of a host's pauses comes together":     testPausesOfHost,
+		"a wait is removed with its last run, and not before":   testDropHostWait,
+		"the pauses of a host that nodes know are combined":     testPausesOfHost,
 		"switches hold the probes of a host":                    testSwitchedHost,
 		"few waits of one host do not hide those of the others": testHostsTakeTurns,
 	}
@@ -188,14 +188,14 @@ func testSwitchedHost(t *testing.T, f *wing) {
 	}
 	at, before := wait.ProbeAt, wait.ProbeAt.Add(-time.Millisecond)
 	for what, query := range map[string]dispatcher.HostQuery{
-		"of an app that the node does not serve":   {Now: at, Overdue: at, Apps: []string{"other"}},
-		"of that app, by its id":                   {Now: at, IDs: []int64{wait.ID}, Apps: []string{"other"}},
-		"by its id before it is due":               {Now: before, IDs: []int64{wait.ID}},
-		"by another id":                            {Now: at, IDs: []int64{wait.ID + 1}},
-		"by another id, and what was due before":   {Now: at, IDs: []int64{wait.ID + 1}, Overdue: before},
-		"by none, and none of others":              {Now: at},
-		"by its id, and none of others: it is one": {Now: at, IDs: []int64{wait.ID + 1, wait.ID}},
-		"due since then, by another id: it is one": {Now: at.Add(time.Minute), IDs: []int64{wait.ID + 1}, Overdue: at},
+		"of an app that the node does not serve": {Now: at, Overdue: at, Apps: []string{"other"}},
+		"of that app, by its id":                 {Now: at, IDs: []int64{wait.ID}, Apps: []string{"other"}},
+		"by its id before it is due":             {Now: before, IDs: []int64{wait.ID}},
+		"by another id":                          {Now: at, IDs: []int64{wait.ID + 1}},
+		"by another id, and waits due before":    {Now: at, IDs: []int64{wait.ID + 1}, Overdue: before},
+		"without ids and without others":         {Now: at},
+		"by its id among others":                 {Now: at, IDs: []int64{wait.ID + 1, wait.ID}},
+		"due since then, by another id":          {Now: at.Add(time.Minute), IDs: []int64{wait.ID + 1}, Overdue: at},
 	} {
 		due, err := f.DueHosts(t.Context(), query)
 		f.Must(err)

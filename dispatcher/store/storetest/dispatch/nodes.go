@@ -19,18 +19,18 @@ import (
 
 func fleetTests() tests {
 	return tests{
-		"nodes register and send heartbeats":       testNodes,
-		"a node can register paused":               testRegisterPaused,
-		"a node without heartbeats is marked dead": testDeath,
-		"dead nodes are purged after a day":        testNodesCleanUp,
-		"a declared rollback pauses all nodes":     testRollback,
-		"replay fires again after a rollback":      testReplay,
-		"skip drops what a rollback left due":      testSkip,
-		"upcoming triggers are counted to a limit": testUpcoming,
-		"what there is is counted":                 testCensus,
-		"nodes know each other's APIs":             testAPIsOfNodes,
-		"time zone data are set for all nodes":     testZoneSetting,
-		"fires move when all nodes have the zones": testZonesOfNodes,
+		"nodes register and send heartbeats":        testNodes,
+		"a node can register paused":                testRegisterPaused,
+		"a node without heartbeats is marked dead":  testDeath,
+		"dead nodes are purged after a day":         testNodesCleanUp,
+		"a declared rollback pauses all nodes":      testRollback,
+		"replay fires again after a rollback":       testReplay,
+		"skip drops fires that a rollback left due": testSkip,
+		"upcoming triggers are counted to a limit":  testUpcoming,
+		"the census counts everything":              testCensus,
+		"nodes know each other's APIs":              testAPIsOfNodes,
+		"time zone data are set for all nodes":      testZoneSetting,
+		"fires move when all nodes have the zones":  testZonesOfNodes,
 	}
 }
 

@@ -58,7 +58,7 @@ func retryTests() tests {
 	return tests{
 		"a failed run retries":                       testFailedRunRetries,
 		"the next retry is found by time":            testNextRetry,
-		"runs of a job tell when they first began":   testFirstStarts,
+		"runs of a job show when they first began":   testFirstStarts,
 		"retries are found from a bound on":          testRetriesFromABound,
 		"a retry is adopted when due, once":          testRetryIsAdoptedWhenDue,
 		"a repeated record does not disturb a retry": testRetryIsFenced,

@@ -20,7 +20,7 @@ import (
 func inputTests() tests {
 	return tests{
 		"inputs of many runs are read at once":               testManyRunInputs,
-		"a run keeps what it was given":                      testRunInputs,
+		"a run keeps its input":                              testRunInputs,
 		"a payload that cannot be sent or stored is refused": testRunInputRefused,
 		"a retry keeps the trace of its request":             testRetryKeepsItsRequest,
 		"a retry of a run that waits keeps its trace":        testRetryOfWaitingRunKeepsItsRequest,

@@ -18,7 +18,7 @@ func slotTests() tests {
 		"forbid skips runs while a slot is taken":               testSlotsForbid,
 		"queue makes runs wait for a slot":                      testSlotsQueue,
 		"replace cancels the run that has the slot":             testSlotsReplace,
-		"replace skips nothing for a run that never asks":       testSlotsReplaceNone,
+		"replace skips no run for one that never asks":          testSlotsReplaceNone,
 		"several slots are granted in order":                    testSlotsOfSeveral,
 		"a dead node's slots are granted on":                    testSlotsOfTheDead,
 		"a cancelled run keeps its slot until its request ends": testSlotsOfCancelled,

@@ -23,10 +23,10 @@ func endpointSlotTests() tests {
 		"an attempt has the slot of one endpoint":                 testEndpointMoves,
 		"a run between attempts has no endpoint":                  testEndpointRetries,
 		"a dead node's slot of an endpoint stays with its run":    testEndpointOfTheDead,
-		"runs that wait for an endpoint that is gone are woken":   testEndpointGone,
+		"runs that wait for a removed endpoint are woken":         testEndpointGone,
 		"only free endpoints are taken where others may be tried": testEndpointIfFree,
 		"a job may bound its runs and those at each endpoint":     testEndpointAndJobSlots,
-		"runs wait no more when endpoints have no slots":          testEndpointLifted,
+		"runs stop waiting when endpoints have no slots":          testEndpointLifted,
 		"cancelled runs leave their endpoints":                    testEndpointCancelled,
 	}
 }

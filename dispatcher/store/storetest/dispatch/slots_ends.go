@@ -68,7 +68,7 @@ var runEnds = map[string]func(*wing, run.HeldRun){
 		f.Must(f.Deregister(f.Context(), fixture.NodeA))
 		f.Must(f.FailLostRuns(f.Context(), fixture.T0.Add(time.Hour)))
 	},
-	"is lost, as its node does not make it any more": func(f *wing, r run.HeldRun) {
+	"is lost because its node no longer attempts it": func(f *wing, r run.HeldRun) {
 		begun, err := f.Begin(f.Context(), []run.HeldRun{r})
 		f.Must(err)
 		found, err := f.Begun(f.Context(), fixture.NodeA)
@@ -123,7 +123,7 @@ var runEnds = map[string]func(*wing, run.HeldRun){
 		f.Must(f.Record(f.Context(), records(run)))
 		f.Rename("tock", "tick", nil, fixture.T0)
 	},
-	"is a broadcast of which all shards end": func(f *wing, run run.HeldRun) {
+	"is a broadcast and all its shards end": func(f *wing, run run.HeldRun) {
 		f.spread(run, 2)
 		f.Must(f.Record(f.Context(), records(f.adopted(fixture.NodeA, fixture.Token2)...)))
 		f.endBroadcasts()
@@ -179,13 +179,13 @@ func slotEndTests() tests {
 	all := tests{
 		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
 		"slots that were left are found page by page":            testLeftSlotsInPages,
-		"a job goes on when its app comes back by an import":     testSlotsOfImportedApp,
+		"a job continues when an import brings its app back":     testSlotsOfImportedApp,
 		"an operator can free the slot of an ended run":          testReleaseRun,
-		"verify lists what ended runs have left":                 testLeaks,
+		"verify lists leftovers of ended runs":                   testLeaks,
 		"slots of a cancelled run that waits are not its node's": testLeftSlotsOfEndpoints,
 	}
 	for name, end := range runEnds {
-		all["a job goes on when its run "+name] = func(t *testing.T, f *wing) {
+		all["a job continues when its run "+name] = func(t *testing.T, f *wing) {
 			runs := f.Bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 			f.Expect("acquired", f.AcquireSlots(runs...), []int{1})
 			end(f, runs[0])

@@ -18,18 +18,18 @@ import (
 // unfoldTests test claims with several fires that lose their row before all fires have ended.
 func unfoldTests() tests {
 	return tests{
-		"a claim goes with its last record":                          testClaimGoes,
-		"an old claim is unfolded and its node goes on":              testUnfold,
-		"a failed fire leaves the others in their claim":             testRetryLeavesClaim,
-		"a cancelled fire leaves the others alone":                   testCancelLeavesClaim,
-		"a released fire leaves the others alone":                    testReleaseLeavesClaim,
-		"of a dead node's claim only what is open is adopted":        testAdoptOpenFires,
-		"a record that may have been stored is stored once":          testRecordAfterError,
-		"a repeated record of a claim does not bring a run back":     testRepeatedRecord,
-		"a run that is retried by hand leaves its claim":             testRetryLeavesClaimByHand,
-		"a claim mixes fires with rows of their own":                 testMixedClaim,
-		"the runs of a claim whose response was lost are found once": testHeldAfterError,
-		"a late result of a claim is kept":                           testLateResultOfClaim,
+		"a claim is deleted with its last record":                 testClaimGoes,
+		"an old claim is unfolded and its node continues":         testUnfold,
+		"a failed fire leaves the others in their claim":          testRetryLeavesClaim,
+		"a cancelled fire does not affect the others":             testCancelLeavesClaim,
+		"a released fire does not affect the others":              testReleaseLeavesClaim,
+		"only open fires of a dead node's claim are adopted":      testAdoptOpenFires,
+		"a record that may have been stored is stored once":       testRecordAfterError,
+		"a repeated record of a claim does not bring a run back":  testRepeatedRecord,
+		"a run that is retried by hand leaves its claim":          testRetryLeavesClaimByHand,
+		"a claim mixes fires with rows of their own":              testMixedClaim,
+		"the runs of a claim with a lost response are found once": testHeldAfterError,
+		"a late result of a claim is kept":                        testLateResultOfClaim,
 	}
 }
 

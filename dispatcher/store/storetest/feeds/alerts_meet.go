@@ -16,9 +16,9 @@ import (
 // alertObjectiveTests are the tests of alerts of objectives.
 func alertObjectiveTests() tests {
 	return tests{
-		"an error budget that burns is told once, and that it no longer does": testAlertObjective,
-		"old counts of an objective do not tell":                              testAlertObjectiveOld,
-		"an alert follows objectives that are added and removed":              testAlertObjectiveChanged,
+		"a burning error budget and its end are notified once":   testAlertObjective,
+		"old counts of an objective are ignored":                 testAlertObjectiveOld,
+		"an alert follows objectives that are added and removed": testAlertObjectiveChanged,
 	}
 }
 

@@ -23,7 +23,7 @@ func backfillTests() tests {
 	return tests{
 		"a backfill runs each instant once":            testBackfill,
 		"a backfill may begin with the latest instant": testBackfillLatestFirst,
-		"a backfill leaves out what the ledger has":    testBackfillExisting,
+		"a backfill leaves out runs in the ledger":     testBackfillExisting,
 		"a backfill is paused, resumed and cancelled":  testBackfillChanges,
 		"a backfill keeps its pace":                    testBackfillPace,
 		"a fast backfill goes in portions":             testBackfillPortions,
@@ -187,12 +187,12 @@ func testBackfillOfDeletedJob(t *testing.T, f *wing) {
 // backfillScheduleTests test which schedules a backfill uses.
 func backfillScheduleTests() tests {
 	return tests{
-		"a backfill keeps the schedule that it was asked for":  testBackfillKeepsSchedule,
-		"a backfill keeps the calendars that it was asked for": testBackfillKeepsCalendars,
-		"a backfill goes on under new names":                   testBackfillRenamed,
-		"a backfill ends with its trigger":                     testBackfillOfRemovedTrigger,
-		"a backfill that counted otherwise says so":            testBackfillMiscounted,
-		"a backfill over a night of daylight saving":           testBackfillDaylightSaving,
+		"a backfill keeps the requested schedule":    testBackfillKeepsSchedule,
+		"a backfill keeps the requested calendars":   testBackfillKeepsCalendars,
+		"a backfill continues under new names":       testBackfillRenamed,
+		"a backfill ends with its trigger":           testBackfillOfRemovedTrigger,
+		"a backfill reports a different count":       testBackfillMiscounted,
+		"a backfill over a night of daylight saving": testBackfillDaylightSaving,
 	}
 }
 

@@ -21,13 +21,13 @@ import (
 // bulkTests test actions on all jobs or runs that a filter selects.
 func bulkTests() tests {
 	return tests{
-		"a bulk action pauses and resumes jobs":       testBulkPause,
-		"a bulk action runs each job once":            testBulkRunsOnce,
-		"a bulk action cancels and retries runs":      testBulkRuns,
-		"a bulk action waits for a quota":             testBulkQuota,
-		"a bulk action is cancelled and does no more": testBulkCancel,
-		"a bulk action ends when its job is gone":     testBulkOfDeletedJob,
-		"bulk actions are listed and removed":         testBulkList,
+		"a bulk action pauses and resumes jobs":      testBulkPause,
+		"a bulk action runs each job once":           testBulkRunsOnce,
+		"a bulk action cancels and retries runs":     testBulkRuns,
+		"a bulk action waits for a quota":            testBulkQuota,
+		"a cancelled bulk action stops":              testBulkCancel,
+		"a bulk action ends when its job is deleted": testBulkOfDeletedJob,
+		"bulk actions are listed and removed":        testBulkList,
 	}
 }
 

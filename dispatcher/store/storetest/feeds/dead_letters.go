@@ -19,9 +19,9 @@ func deadLetterTests() tests {
 	return tests{
 		"dead letters are listed by job, class, state and time": testDeadLetters,
 		"dead letters are replayed in portions":                 testReplayDeadLetters,
-		"a replay stops at a quota and goes on from there":      testReplayQuota,
+		"a replay stops at a quota and continues from there":    testReplayQuota,
 		"the dead letters of a deleted job are not replayed":    testReplayOfDeletedJob,
-		"a run tells which runs followed it":                    testFollowedBy,
+		"a run lists its followers":                             testFollowedBy,
 	}
 }
 

@@ -21,8 +21,8 @@ func followMeetingTests() tests {
 		"a run of a backfill does not take too long for an alert":        testAlertOverrunOfBackfill,
 		"a change of bounds names the jobs whose deliveries it breaks":   testBreaksOfFollows,
 		"a run that returns a state is followed, and ends alerts":        testFollowedReturned,
-		"a rollback that is skipped sends nothing that follows":          testSkipFollows,
-		"a rollback that is replayed sends what follows":                 testReplayFollows,
+		"a skipped rollback sends no followers":                          testSkipFollows,
+		"a replayed rollback sends followers":                            testReplayFollows,
 	}
 }
 

@@ -18,18 +18,18 @@ import (
 // objectiveTests test the counts for objectives.
 func objectiveTests() tests {
 	return tests{
-		"an objective counts fires once they have ended":         testObjectiveCounts,
-		"an objective counts a fire by its first attempt":        testObjectiveRetries,
-		"an objective does not count a superseded fire as late":  testObjectiveSuperseded,
-		"an objective waits for fires that are owed":             testObjectiveOwed,
-		"an objective counts fixed delays that go on late":       testObjectiveOfDelays,
-		"an objective with another bound is counted again":       testObjectiveChanged,
-		"an objective that is removed is forgotten":              testObjectiveRemoved,
-		"an objective is counted as the ledger has it":           testObjectiveModel,
-		"an objective of a job with history begins with it":      testObjectiveOfHistory,
-		"an objective counts many pending fires a page a time":   testObjectivePages,
-		"objectives of an app are listed in pages":               testObjectivesListed,
-		"an objective's counts go when the window has gone past": testObjectiveRetention,
+		"an objective counts fires once they have ended":        testObjectiveCounts,
+		"an objective counts a fire by its first attempt":       testObjectiveRetries,
+		"an objective does not count a superseded fire as late": testObjectiveSuperseded,
+		"an objective waits for overdue fires":                  testObjectiveOwed,
+		"an objective counts fixed delays that continue late":   testObjectiveOfDelays,
+		"an objective with another bound is counted again":      testObjectiveChanged,
+		"a removed objective is not counted":                    testObjectiveRemoved,
+		"the counts of an objective equal the ledger":           testObjectiveModel,
+		"an objective of a job with history begins with it":     testObjectiveOfHistory,
+		"an objective counts many pending fires a page a time":  testObjectivePages,
+		"objectives of an app are listed in pages":              testObjectivesListed,
+		"an objective's counts are removed after the window":    testObjectiveRetention,
 	}
 }
 

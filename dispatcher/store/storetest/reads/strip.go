@@ -18,14 +18,14 @@ import (
 // stripTests test the latest and next scheduled times of a trigger.
 func stripTests() tests {
 	return tests{
-		"a strip says what became of each time":                 testStrip,
-		"a strip goes back through changed definitions":         testStripOfChanges,
-		"a strip shows what a calendar excludes as one stretch": testStripOfCalendar,
-		"a strip shows what daylight saving leaves out":         testStripOfDaylightSaving,
-		"a strip of a fixed delay shows its runs":               testStripOfDelay,
-		"a strip of a rare schedule reaches back to its fires":  testStripOfRareSchedule,
-		"a strip of a dense schedule is as long as asked for":   testStripOfDenseSchedule,
-		"a strip of a single fire has one cell":                 testStripOfOneFire,
+		"a strip shows the outcome of each time":                      testStrip,
+		"a strip goes back through changed definitions":               testStripOfChanges,
+		"a strip shows times that a calendar excludes as one stretch": testStripOfCalendar,
+		"a strip shows times that daylight saving leaves out":         testStripOfDaylightSaving,
+		"a strip of a fixed delay shows its runs":                     testStripOfDelay,
+		"a strip of a rare schedule reaches back to its fires":        testStripOfRareSchedule,
+		"a strip of a dense schedule is as long as requested":         testStripOfDenseSchedule,
+		"a strip of a single fire has one cell":                       testStripOfOneFire,
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 // timelineTests test the past and planned events of the jobs of an app.
 func timelineTests() tests {
 	return tests{
-		"a timeline has runs, misfires and planned fires":  testTimeline,
-		"a timeline is paged by job":                       testTimelinePages,
-		"a timeline of a busy job keeps what failed":       testTimelineOfBusyJob,
-		"a timeline plans only what nothing keeps waiting": testTimelinePlans,
+		"a timeline has runs, misfires and planned fires": testTimeline,
+		"a timeline is paged by job":                      testTimelinePages,
+		"a timeline of a busy job keeps failed runs":      testTimelineOfBusyJob,
+		"a timeline plans only triggers that may fire":    testTimelinePlans,
 	}
 }
 
