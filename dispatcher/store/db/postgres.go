@@ -44,7 +44,7 @@ const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idl
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; SET max_parallel_workers_per_gather = 0;
 	SET plan_cache_mode = force_custom_plan`
 
-// ConnectionWatch is called for connections to PostgreSQL, any of which may lead to a server that has lost commits.
+// ConnectionWatch has callbacks for connections to PostgreSQL, which may lead to a server that has lost commits.
 type ConnectionWatch struct {
 	// Opened is called for each new connection.
 	Opened func()
@@ -140,8 +140,8 @@ func PoolConfig(a Address) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
 	withKeepAlive(config)
-	// The files named in a URL, such as its password, are read again for each connection: passwords that are tokens,
-	// and certificates, last only hours.
+	// The files named in a URL are read again for each connection, which also gets its password here: passwords that
+	// are tokens, and certificates, last only hours.
 	config.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {

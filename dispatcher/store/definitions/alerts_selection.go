@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Its name, its labels and all alerts of its app decide which alerts apply to a job. The job's rows contain the result:
-// whether ends of its runs are evaluated, when a fire is late, and the states of conditions of time. A change of a job
-// updates them in its transaction, a change of an alert those of the app's first jobs; the handler continues.
+// The name and labels of a job, and all alerts of its app, decide which alerts apply to it. Its rows contain the
+// result: whether ends of its runs are evaluated, when a fire is late, and the states of conditions of time. A change
+// of a job updates them in its transaction, a change of an alert those of the app's first jobs; the handler continues.
 
 // sweptAtOnce is how many jobs a change of an alert updates in its own transaction.
 const sweptAtOnce = 500

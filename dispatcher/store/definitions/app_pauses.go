@@ -158,7 +158,7 @@ func endPauses(ctx context.Context, t *dispatch.Tx, app string) error {
 	return err
 }
 
-// importPauses adds the pauses of an export before its jobs, which they then apply to at once. It skips expired pauses.
+// importPauses adds the pauses of an export before its jobs, so that they apply at once. It skips expired pauses.
 func importPauses(ctx context.Context, t *dispatch.Tx, export access.Export) error {
 	for _, asked := range export.Pauses {
 		if dispatcher.CheckUntil(asked.Until, t.At) != nil {

@@ -120,8 +120,8 @@ func finishImport(ctx context.Context, t *dispatch.Tx, export access.Export) (ac
 	return app, auditImport(ctx, t, export, app)
 }
 
-// endLeftRuns ends some waiting runs of an app that was deleted here, as its nodes would: they moved elsewhere with the
-// app, and may run there. The runs that come back with the app are imported later. more is true if further runs wait.
+// endLeftRuns ends some waiting runs of an app that was deleted here, as nodes do: they moved with the app and may run
+// elsewhere. Runs that come back with the app are imported later. more is true if further runs wait.
 func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`

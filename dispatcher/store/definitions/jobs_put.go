@@ -233,7 +233,7 @@ func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs 
 	return nil
 }
 
-// addShown adds the data that only users see to jobs of one app.
+// addShown adds to jobs of one app the data that only users see.
 func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	if err := addPauses(ctx, q, app, jobs); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []d
 	return s.addWarnings(ctx, q, app, jobs)
 }
 
-// addPauses adds the pauses of the app that hold them to jobs of one app.
+// addPauses adds to jobs of one app the pauses that hold them.
 func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	var pauses []dispatcher.AppPause
 	for i := range jobs {

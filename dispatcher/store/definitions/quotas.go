@@ -55,8 +55,8 @@ const (
 )
 
 // CountManual counts a request to run a job, with a payload or without, or to retry a run. It refuses one beyond the
-// quota of the app, or one that would wait until an operator lifts the suspension of the app. It is called last because
-// it locks no keys of other runs.
+// quota of the app, or one that would wait until an operator lifts the suspension of the app. It is called last, so
+// that no keys of runs are locked after the row of the app.
 func CountManual(ctx context.Context, t *dispatch.Tx, name string, payload []byte) error {
 	app, err := FindApp(ctx, t, name, "")
 	if err == nil {
@@ -325,8 +325,8 @@ func (g groupsOfJobs) of(ctx context.Context, q db.Querier, job dispatcher.Job) 
 	return group, err
 }
 
-// reserveNames updates the apps with a prefix of the name of an app that was created or deleted: the variables of
-// secrets belong to the longest name. Nodes read those apps again. apps are all apps after the change.
+// reserveNames updates the longer names of an app that was created or deleted, and of the apps whose names begin its
+// name: the variables of secrets belong to the longest name. Nodes read those apps again. apps are all current apps.
 func reserveNames(ctx context.Context, t *dispatch.Tx, name string, apps []string) error {
 	for _, app := range apps {
 		if app != name && !longerName(app, name) {

@@ -187,8 +187,8 @@ func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken,
 	return db.Collect(ctx, s.db.Read, scanToken, list, page.Cursor, page.Limit)
 }
 
-// UseTokens records the last use of tokens. Of the nodes that serve a token only one writes: a node leaves a later
-// minute than its own.
+// UseTokens records the last use of tokens. Not all nodes that serve a token write it: a node skips a token with a use
+// recorded less than a minute before.
 func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {
 		// $1 id, $2 when it was used, $3 a minute before

@@ -97,7 +97,7 @@ const isIdle = `r.node = 0 AND r.state NOT IN ('retrying', 'waiting_callback', '
 
 // idleRuns chooses runs that no node works on, in turns of apps, so that a backlog of one app does not delay others.
 // The sum keeps PostgreSQL from reading the primary key in that order. Runs of a disabled app wait until it is enabled,
-// and runs that require labels wait for a node with them. Runs left by dead nodes are bounded by the runs of a node.
+// and runs that require labels wait for a node with them. Dead nodes have left at most as many as nodes hold.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 func idleRuns(f db.Flavor) string {
 	const order = `r.scheduled_at + 0, r.trigger_id, r.kind`

@@ -151,7 +151,7 @@ func RetryBroadcast(ctx context.Context, t *Tx, id string, args []any, counts *r
 	return nil
 }
 
-// KeepLatest writes the latest attempts of selected runs r of the history to their own rows.
+// KeepLatest inserts rows of attempts for the latest attempts of selected runs r of the history.
 func KeepLatest(which string) string {
 	return `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 		SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, r.ended_at - r.started_ms, r.ended_at, r.http_status,

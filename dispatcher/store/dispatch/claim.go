@@ -354,7 +354,7 @@ const releaseRuns = ` UPDATE live_runs AS r SET state = 'queued', node = 0, toke
 	attempt = r.attempt - 1
 	FROM b WHERE`
 
-// Release returns runs that were not begun, for any node to adopt.
+// Release gives back runs that were not begun, for any node to adopt.
 func (s *Store) Release(ctx context.Context, runs []run.HeldRun) error {
 	if len(runs) == 0 {
 		return nil

@@ -153,7 +153,7 @@ func (s *Store) Begun(ctx context.Context, node run.NodeID) ([]run.HeldRun, erro
 	return begun, nil
 }
 
-// LoseRuns ends begun runs as lost that their node no longer attempts, and returns how many.
+// LoseRuns ends as lost the begun runs that their node no longer attempts, and returns how many.
 func (s *Store) LoseRuns(ctx context.Context, runs []run.HeldRun, now time.Time) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -252,7 +252,7 @@ func scheduleNextOn(f db.Flavor) db.Statement {
 	return db.Writing(batch+db.Chosen(`SELECT t.id, b.anchor FROM b JOIN trigger_clock AS t ON`+isEnded)+countFired, batch+` `+scheduleNext)
 }
 
-// EndedDelays returns the fixed delays with an ended latest run.
+// EndedDelays returns the fixed delays whose latest run has ended.
 func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()

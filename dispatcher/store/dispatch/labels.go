@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// The sets of labels that jobs require are few, however many jobs there are. The row of each has whether a
+// The sets of labels that jobs require are few, however many jobs there are. The row of each notes whether a
 // live node has them: the triggers of a set that no node has are off, and no node searches for their runs.
 //
 // A set's served is written under the lock of the installation's row, after reading the nodes: of two
@@ -151,8 +151,8 @@ func (s *Store) SwitchedSets(ctx context.Context) ([]string, error) {
 	return sets, nil
 }
 
-// FollowLabels updates the clocks of the next triggers that require a set of labels, after whether a live node has
-// them, and returns how many. It first reads the nodes, unless noteServed has just done so.
+// FollowLabels updates the clocks of the next triggers that require a set of labels, according to whether a live node
+// has them, and returns how many. It first reads the nodes, unless noteServed has just done so.
 func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followed int, err error) {
 	if err := lockServed(ctx, t); err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ func recordStatementsOf(f db.Flavor) recordStatements {
 	return all
 }
 
-// recordsOf returns the statements with further steps, made from a condition, before runs c enter the history.
+// recordsOf returns the statements, with the steps of before ahead of the insertion of runs c into the history.
 func recordsOf(f db.Flavor, before func(condition string) []string) recordStatements {
 	batch := f.Rows(0, 3, "", db.FireColumns...)
 	ended := f.Steps(0, batch+f.ClaimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)

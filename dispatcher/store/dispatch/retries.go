@@ -78,7 +78,7 @@ func retryRuns(f db.Flavor) string {
 const notHeld = `(r.kind % 16 NOT IN (1, 3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
 			OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
-// dueRetries chooses retrying runs that are due before their retries end, and runs with a late callback or one that
+// dueRetries chooses due retrying runs before the end of their retries, and runs with an overdue callback or one that
 // reported a failure. Retries of a run that was never attempted do not end. The query for now
 // makes PostgreSQL read only due runs, and CROSS JOIN keeps SQLite from beginning with the jobs.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps
@@ -278,7 +278,7 @@ func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause t
 	return n == 1, err
 }
 
-// HostResponded releases all runs of a wait.
+// HostResponded ends the pause of a wait, so that all its runs may go.
 func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) error {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()

@@ -43,7 +43,7 @@ var AsidePauses = backoff.Pauses{First: 10 * time.Second, Most: time.Hour}
 // each kind of work has run.
 const asideGrace = 15 * time.Minute
 
-// AsideSeen is how long after its next try a row other than a run still counts as set aside: until another node has
+// AsideSeen is how long after its next try a row other than a run still counts as set aside: by then some node has
 // tried it.
 const AsideSeen = time.Minute
 
@@ -194,7 +194,7 @@ func (a *Asides) prune(now time.Time) {
 	}
 }
 
-// Report logs a row that was set aside.
+// Report logs and counts a row that was set aside.
 func (a *Asides) Report(ctx context.Context, row dispatcher.SetAside) {
 	a.apps.Of(row.App)[row.Work].Inc()
 	a.log.ErrorContext(ctx, "row set aside; the rest of its batch goes on", "work", string(row.Work), "app", row.App, "job", row.Job,

@@ -321,7 +321,7 @@ type lateFire struct {
 	trigger, job int64
 	scheduled    time.Time
 	after        *int64 // jobs.alert_late_after
-	// waits means that the fire was claimed: its run waits for a slot, its host or a rate. Paused jobs ignore it.
+	// waits means that the fire was claimed: its run waits for a slot, its host or a rate. Ignored for paused jobs.
 	waits bool
 }
 

@@ -227,8 +227,8 @@ type endsPage struct {
 	byTurns bool
 }
 
-// pageOf returns the query for a page of ends, and whether there are any ends for it. A page after another one, as in
-// After, takes turns.
+// pageOf returns the query for a page of ends, and whether there are any ends for it. A page after another one, given
+// by After, takes turns.
 func (s *Store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page endsPage, found bool, err error) {
 	if len(query.After) > 0 {
 		return endsPage{query, true}, true, nil

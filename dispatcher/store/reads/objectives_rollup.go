@@ -214,7 +214,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	return s.Exec(ctx, move, append([]any{s.job, of.to}, s.Batch(triggers)...)...)
 }
 
-// firstStart is when the first attempt of a run r began. Its row is a if another attempt followed.
+// firstStart is when the first attempt of a run r began. The row of that attempt is a if another one followed.
 const firstStart = `CASE WHEN r.attempt > 1 AND a.started_at IS NOT NULL THEN a.started_at ELSE r.ended_at - r.started_ms END`
 
 // endedFire is a fire with an ended first attempt, or one that ended without any.

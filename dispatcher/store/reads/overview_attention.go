@@ -49,7 +49,7 @@ func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (vi
 	return l.found, nil
 }
 
-// looker finds what needs attention.
+// looker finds causes for attention.
 type looker struct {
 	*Store
 	apps      []int64 // empty: all

@@ -269,7 +269,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRe
 	return late, nil
 }
 
-// oldestHistory returns the instant of the oldest runs, and the time up to which retention should have removed history.
+// oldestHistory returns the instant of the oldest runs, and the horizon at which retention should have removed them.
 func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
 	if s.db.ByDay() {
 		there, err := db.Partitions(ctx, s.db.Read)
