@@ -188,14 +188,14 @@ func testSwitchedHost(t *testing.T, f *wing) {
 	}
 	at, before := wait.ProbeAt, wait.ProbeAt.Add(-time.Millisecond)
 	for what, query := range map[string]dispatcher.HostQuery{
-		"of an app that the node does not serve": {Now: at, Overdue: at, Apps: []string{"other"}},
-		"of that app, by its id":                 {Now: at, IDs: []int64{wait.ID}, Apps: []string{"other"}},
-		"by its id before it is due":             {Now: before, IDs: []int64{wait.ID}},
-		"by another id":                          {Now: at, IDs: []int64{wait.ID + 1}},
-		"by another id, and waits due before":    {Now: at, IDs: []int64{wait.ID + 1}, Overdue: before},
-		"without ids and without others":         {Now: at},
-		"by its id among others":                 {Now: at, IDs: []int64{wait.ID + 1, wait.ID}},
-		"due since then, by another id":          {Now: at.Add(time.Minute), IDs: []int64{wait.ID + 1}, Overdue: at},
+		"of an app that the node does not serve":   {Now: at, Overdue: at, Apps: []string{"other"}},
+		"of that app, by its id":                   {Now: at, IDs: []int64{wait.ID}, Apps: []string{"other"}},
+		"by its id before it is due":               {Now: before, IDs: []int64{wait.ID}},
+		"by another id":                            {Now: at, IDs: []int64{wait.ID + 1}},
+		"by another id, and waits due before":      {Now: at, IDs: []int64{wait.ID + 1}, Overdue: before},
+		"without ids and without others":           {Now: at},
+		"by its id among others: it is one":        {Now: at, IDs: []int64{wait.ID + 1, wait.ID}},
+		"due since then, by another id: it is one": {Now: at.Add(time.Minute), IDs: []int64{wait.ID + 1}, Overdue: at},
 	} {
 		due, err := f.DueHosts(t.Context(), query)
 		f.Must(err)
