@@ -23,7 +23,7 @@
 // A won run is in one of three tables, in this order:
 //
 //	claims     the first attempts of fires, one row for each claim     dispatch/claim.go
-//	live_runs  whatever needs a row of its own until it is over        dispatch/unfold.go
+//	live_runs  runs with their own row, until they end                 dispatch/unfold.go
 //	runs       the history: inserted once, by the end of the run       dispatch/record.go, dispatch/end.go
 //
 // A claim always loses its whole row at once. Any other change of one of its runs unfolds it first. No hot statement

@@ -16,7 +16,7 @@ type apart struct {
 	gate chan struct{}
 }
 
-// Apart returns the same database over connections of its own. It makes the first of them at once, so that it has one
+// Apart returns the same database over separate connections. It opens the first one at once, so that it has one
 // even if the server has none to spare later.
 func (d *DB) Apart(ctx context.Context) (*DB, error) {
 	a, err := d.apart(ctx)

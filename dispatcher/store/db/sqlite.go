@@ -173,7 +173,7 @@ func checkFile(ctx context.Context, db *sql.DB, path string) error {
 	switch {
 	case within.Err() != nil && ctx.Err() == nil:
 		return nil
-	case err != nil: // what is beyond listing
+	case err != nil: // the check itself fails because of the damage
 		problems = []string{err.Error()}
 	case len(problems) == 1 && problems[0] == "ok":
 		return nil

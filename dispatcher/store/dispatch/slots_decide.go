@@ -178,7 +178,7 @@ func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error 
 	}
 	granted := c.begin[:len(c.begin):len(c.begin)]
 	for _, waiting := range c.wait {
-		if waiting.endpoint != "" { // its slot of the endpoint shows what it waits for
+		if waiting.endpoint != "" { // the slot row shows which endpoint it waits for
 			slot := *waiting
 			slot.Node, slot.Held.Token = waitingNode, 0
 			granted = append(granted, &slot)

@@ -157,7 +157,7 @@ const (
 // objectives finds error budgets that burn too fast: of jobs with late or missed fires in their latest counts.
 func (l *looker) objectives(ctx context.Context) error {
 	args := definitions.StatementArgs{l.at.Add(-dispatcher.ObjectiveBurnSpan).UnixMilli()}
-	mine := "" // so that no other app, however late it is, uses up what is looked through for some
+	mine := "" // selects the jobs of these apps, so that late jobs of others do not use up the limit
 	if len(l.apps) > 0 {
 		mine = ` AND c.job_id IN (SELECT o.job_id FROM objectives AS o JOIN jobs AS j ON j.id = o.job_id WHERE 1 = 1` +
 			l.ofApps(`j.app_id`, &args) + `)`

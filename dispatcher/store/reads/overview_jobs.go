@@ -124,7 +124,7 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 		looked = wanted + 1
 	}
 	if app != "" {
-		order = `c.name` // PostgreSQL would else sort all that it looks at: it does not see that they are of one app
+		order = `c.name` // otherwise PostgreSQL sorts all rows, unaware that they have one app
 	}
 	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.Add(looked) + `) AS c
 		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY ` + order + ` LIMIT ` + args.Add(wanted+1)

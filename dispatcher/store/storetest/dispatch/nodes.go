@@ -232,7 +232,7 @@ func testNodesCleanUp(t *testing.T, f *wing) {
 	}
 }
 
-// Listeners hear all changes, and nothing else.
+// Listeners are notified of all changes, and of nothing else.
 func testListen(t *testing.T, f *wing) {
 	notifications := f.Hear()
 	f.PutEvery("tick", time.Minute)
