@@ -21,8 +21,8 @@ type attempt struct {
 	hasSlot bool // or may have one
 	over    bool // the run may not go to an endpoint: it waits, was skipped, or is another node's
 	outcome run.Outcome
-	clock   plan.Sample // by which the outcome's start is told; it may be suspended before its end
-	release func()      // ends the protection of a long attempt; nil: it has none
+	clock   plan.Sample // converts the time at which the outcome began: the machine may be suspended before it ends
+	release func()      // ends the protection of a long attempt; nil without one
 }
 
 // result is what a step says of an attempt.
@@ -31,10 +31,10 @@ type result int
 const (
 	proceed  result = iota // with the next step
 	refused                // the attempt may not begin: let go of its run
-	finished               // nothing is left to do: it is recorded, deferred, or left to another node
+	finished               // the attempt is recorded, deferred, or left to another node
 )
 
-// allowed is the result of a step that only asks whether the attempt may begin.
+// allowed is the result of a step that only checks that the attempt may begin.
 func allowed(may bool) result {
 	if may {
 		return proceed
@@ -68,7 +68,7 @@ func (e *Engine) attempt(ctx context.Context, run plan.Held) {
 	}
 }
 
-// resolve finds what to call. If there is nothing to call, it records that.
+// resolve finds the call to make. If it finds none, it records that.
 func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	err := dispatcher.WithoutPanic(func() (err error) {
 		a.call, err = e.callOf(ctx, a.run)
@@ -80,7 +80,7 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	return e.unresolved(ctx, a, err)
 }
 
-// unresolved ends or defers an attempt that has nothing to call.
+// unresolved ends or defers an attempt without a call.
 func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 	var held *heldError
 	switch {
@@ -124,9 +124,8 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 	return finished
 }
 
-// checkLease looks again whether the node may act on the run: it may have been frozen, or cut off
-// from the database, so that the run is another node's, or may be. If the lease comes back and the
-// run is still its own, the attempt goes on.
+// checkLease checks again that the node may act on the run: after a freeze or a lost connection to the database, the
+// run may belong to another node. If the lease comes back and the run is still the node's own, the attempt goes on.
 func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 	failpoint.Hit(failpoint.BeforeSend)
 	return allowed(e.mayAct(ctx, a.run))
@@ -142,7 +141,7 @@ func (e *Engine) mayAct(ctx context.Context, run plan.Held) bool {
 // as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late, begun := -e.clock.Until(a.run.Due), time.Now()
-	first := a.run.Kind == run.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // of a broadcast, one counts
+	first := a.run.Kind == run.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // a broadcast counts once
 	a.clock = e.clock.Best()
 	if !occupies(a) {
 		e.metrics.began(&a.call, late, first, begun)
@@ -153,13 +152,13 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
 	if a.over || a.outcome.NotSent && a.outcome.State == run.Cancelled && ctx.Err() == nil {
-		return refused // without a span: nothing was sent, as the run waits, or is another node's or may be
+		return refused // without a span: nothing was sent, because the run waits, or may be another node's
 	}
 	if endSpan != nil {
 		endSpan(e.inDatabaseTime(a.outcome))
 	}
 	if occupies(a) {
-		e.metrics.began(&a.call, late, first, begun) // not before, as the run might have had to wait
+		e.metrics.began(&a.call, late, first, begun) // not earlier, because the run might have had to wait
 	}
 	failpoint.Hit(failpoint.AfterResponse)
 	if errors.Is(context.Cause(ctx), pool.ErrCutOff) {
@@ -171,8 +170,8 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	return proceed
 }
 
-// beginSpan begins the span of an attempt, and tells its target by the call whether the trace is recorded. It returns what
-// ends the span; nil: there is none.
+// beginSpan begins the span of an attempt, and notes the sampling of its trace in the call. end ends the span; it is
+// nil if there is no span.
 func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(run.Outcome)) {
 	if e.opts.Tracer == nil {
 		return nil
@@ -181,7 +180,7 @@ func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(run.Outcom
 	return end
 }
 
-// conclude decides whether the run is attempted again, and hands the outcome over.
+// conclude decides when the run is attempted again, if at all, and hands the outcome over.
 func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.ended(ctx, a)
 	e.timeAttempt(a)
@@ -196,9 +195,9 @@ func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	return finished
 }
 
-// letGo lets go of a run that may not begin. It is another node's, or over, or its state is unknown;
-// the node that adopts or ends it accounts for it. If only the time to ask was too short, the run is
-// handed back.
+// letGo lets go of a run that may not begin: it is another node's, or over, or its state is unknown. The node that
+// adopts or ends the run accounts for it. If the end of the drain cut it off before anything was sent, letGo hands it
+// back.
 func (e *Engine) letGo(ctx context.Context, a *attempt) {
 	if a.hasSlot {
 		e.slots.giveBack(a.run.HeldRun)
@@ -216,7 +215,7 @@ func (e *Engine) inDatabaseTime(o run.Outcome) run.Outcome {
 	return o
 }
 
-// notAttempted is the outcome of an attempt that could not be made at a local time.
+// notAttempted is the outcome of an attempt that ended before its call, at a local time.
 func notAttempted(state run.State, class run.Class, reason error, now time.Time) run.Outcome {
 	return run.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
 }
@@ -258,7 +257,7 @@ func (e *Engine) waitUntilDue(ctx context.Context, run plan.Held, stop <-chan st
 	}
 }
 
-// omitResponse leaves the response out of an outcome if the app keeps as many bytes as it may.
+// omitResponse drops the response of an outcome if the app has used its quota of stored bytes.
 func (e *Engine) omitResponse(a *attempt) {
 	if a.outcome.Response == nil {
 		return

@@ -13,13 +13,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// permits ask the database, in batches, whether runs may begin. There are three kinds:
-//   - Begin, for at_most_once jobs: it commits that a request is about to be sent. A run that was
-//     begun is never repeated; if its node dies, it ends as lost.
+// permits ask the database, in batches, for permission to begin runs. There are three kinds:
+//   - Begin, for at_most_once jobs: it commits that a request is about to be sent. A run that was begun is never
+//     repeated; if its node dies, it ends as lost.
 //   - Acquire, for jobs that limit how many of their runs there may be at once: it takes a slot.
-//   - AcquireEndpoints, for jobs of which one run at a time goes to an endpoint: it takes the endpoint's slot.
+//   - AcquireEndpoints, for jobs that send one run at a time to an endpoint: it takes the endpoint's slot.
 //
-// What a run needs to know before it begins is read in the same way: see stateReads and inputReads.
+// The inputs and states that runs need before they begin are read in the same way: see stateReads and inputReads.
 type permits[Q, A any] struct {
 	batcher[permitRequest[Q, A]]
 	step  string
@@ -28,16 +28,16 @@ type permits[Q, A any] struct {
 	log   *slog.Logger
 }
 
-// permitRequest is what a run asks for, and where the response goes.
+// permitRequest is the request of a run, and the channel for the response.
 type permitRequest[Q, A any] struct {
 	asks    Q
 	granted chan A // has room for the response
 }
 
-// runPermits are permits for runs, which may begin or not.
+// runPermits are permits to begin a run: yes or no.
 type runPermits = permits[run.HeldRun, bool]
 
-// newRunPermits returns permits by grant, which returns those of the runs that may begin.
+// newRunPermits returns permits by grant, which returns the runs that may begin.
 func newRunPermits(
 	step string, grant func(context.Context, []run.HeldRun) ([]run.HeldRun, error), batch int, log *slog.Logger,
 ) *runPermits {
@@ -51,8 +51,8 @@ func newRunPermits(
 	}, batch, log)
 }
 
-// newPermits returns permits by grant, which returns the responses to those of the requests that have one. key returns
-// the attempt that a request is for.
+// newPermits returns permits by grant, which returns a response for each request that it grants. key returns the
+// attempt that a request is for.
 func newPermits[Q, A any](
 	step string, key func(Q) pool.AttemptKey, grant func(context.Context, []Q) (map[pool.AttemptKey]A, error), batch int, log *slog.Logger,
 ) *permits[Q, A] {
@@ -61,8 +61,8 @@ func newPermits[Q, A any](
 	return p
 }
 
-// request returns the response to a request. It waits for the database. None, the zero value, means that the run may
-// not begin, for example because another node has it by now, or that ctx ended.
+// request returns the response to a request. It waits for the database. The zero value means that the run may not
+// begin, for example because another node has it by now, or because ctx ended.
 func (p *permits[Q, A]) request(ctx context.Context, asks Q) (none A) {
 	one := permitRequest[Q, A]{asks, make(chan A, 1)}
 	select {
@@ -78,9 +78,9 @@ func (p *permits[Q, A]) request(ctx context.Context, asks Q) (none A) {
 	}
 }
 
-// respond asks for one batch until the database answers. Asking again is harmless; guessing the
-// response could send a request twice or not at all. Those about which the database could not decide ask again,
-// with a later batch, so that no other waits for them.
+// respond asks for one batch until the database responds. Asking again is harmless; guessing the response could send a
+// request twice or not at all. Requests that the database could not decide are asked again with a later batch, so that
+// they do not delay the others.
 func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]) {
 	asked := make([]Q, len(batch))
 	for i := range batch {
@@ -108,8 +108,8 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 	}
 }
 
-// undecidedPause is how long a run waits whose job is locked. A change of the definition, which may
-// have locked it, mostly takes less.
+// undecidedPause is how long a run of a locked job waits. A change of the definition, which may hold the lock, mostly
+// takes less.
 const undecidedPause = 100 * time.Millisecond
 
 // repeat asks for a run again.
@@ -122,8 +122,7 @@ func (p *permits[Q, A]) repeat(ctx context.Context, one permitRequest[Q, A]) {
 	}
 }
 
-// begin commits that a request is about to be sent, for a job that wants it at most once. It is a
-// step of an attempt.
+// begin commits that a request is about to be sent, for a job that wants it at most once. It is a step of an attempt.
 func (e *Engine) begin(ctx context.Context, a *attempt) result {
 	if occupies(a) {
 		return proceed // it begins once it has the slot of an endpoint
@@ -134,12 +133,12 @@ func (e *Engine) begin(ctx context.Context, a *attempt) result {
 	return allowed(e.begins.request(ctx, a.run.HeldRun))
 }
 
-// batcher collects what comes in and handles it in batches, one batch at a time: a lone item at
-// once, under load as many as fill a batch.
+// batcher collects items and handles them in batches, one batch at a time: a lone item at once, and under load as many
+// as fill a batch.
 type batcher[T any] struct {
 	inbox chan T
 	most  int // in one batch
-	// busy reports whether more is to come soon, so that a batch waits for it; nil: no batch waits.
+	// busy reports that more items come soon, so that a batch waits for them; nil: no batch waits.
 	busy func() bool
 	// handle handles a batch. It must not keep the slice, which is used again.
 	handle func(ctx context.Context, batch []T)
@@ -150,7 +149,7 @@ type batcher[T any] struct {
 // it is short compared with a request.
 const batchWait = 25 * time.Millisecond
 
-// run handles what comes in until ctx ends.
+// run handles items until ctx ends.
 func (b *batcher[T]) run(ctx context.Context) {
 	for {
 		select {
@@ -191,7 +190,7 @@ func (b *batcher[T]) fill(ctx context.Context, first T) []T {
 	return batch
 }
 
-// pile collects items for one loop, which takes all of them at once. Unlike a batcher it never makes anyone wait.
+// pile collects items for one loop, which takes all of them at once. Unlike a batcher it never makes the caller wait.
 type pile[T any] struct {
 	mu    sync.Mutex
 	items []T

@@ -20,7 +20,7 @@ import (
 //   - After as many failures in a row as the threshold, of any of the app's jobs, the circuit is open. Then one
 //     request a second goes to the host, as a probe, until anything succeeds.
 //   - A job that fails while the circuit is open, or as often in a row as the threshold by itself, is blocked. One
-//     request of it goes as a probe after a pause, which each that fails doubles.
+//     request of it goes as a probe after a pause. Each failed probe doubles the pause.
 //
 // So a job that fails for reasons of its own, such as its time-out, its certificates or its path, ends up
 // blocked alone: the first probe of any other job closes the circuit. The probes of a host that is down rotate
@@ -31,16 +31,16 @@ type hosts struct {
 
 	failing  atomic.Int32 // hosts in circuits: while there are none, attempts do not wait for mu
 	mu       sync.Mutex
-	circuits map[hostOfApp]*circuit  // of hosts of which some job's latest request failed
-	rates    map[hostOfApp]time.Time // by what rated returns
-	reserved map[run.Key]time.Time   // the turns of runs that were deferred until then
-	probes   map[run.Key]time.Time   // when the runs were adopted that may go as probes
+	circuits map[hostOfApp]*circuit  // hosts at which the latest request of some job failed
+	rates    map[hostOfApp]time.Time // when the next turn comes, by rated
+	reserved map[run.Key]time.Time   // the turns of deferred runs, by their time
+	probes   map[run.Key]time.Time   // runs that may go as probes, and when they were adopted
 	swept    time.Time
 }
 
 type hostOfApp struct{ app, host string }
 
-// rated returns what a rate counts the requests to: those of all apps to a host, but a group is its app's.
+// rated returns the key under which a rate counts requests: a host's are of all apps, a group's of its own app.
 func (h hostOfApp) rated() hostOfApp {
 	if !target.IsGroupHost(h.host) {
 		h.app = ""
@@ -48,16 +48,16 @@ func (h hostOfApp) rated() hostOfApp {
 	return h
 }
 
-// circuit is what a node knows of a host that fails.
+// circuit is the state of a failing host on this node.
 type circuit struct {
 	failures int // in a row, of any job
 	jobs     map[int64]*jobFailures
 	probeAt  time.Time // while the circuit is open: when the next request may go
 	used     time.Time
-	class    run.Class // of the latest failure; empty: another node had it
+	class    run.Class // of the latest failure; empty: another node had the failure
 }
 
-// jobFailures is what a node knows of a job whose latest request failed.
+// jobFailures is the state of a job on this node after its latest request failed.
 type jobFailures struct {
 	failures int           // in a row
 	pause    time.Duration // 0: it is not blocked
@@ -71,11 +71,11 @@ type request struct {
 	host hostOfApp
 	job  int64
 	run  run.Key
-	// last tells that it is the last that the run may make, and the first that it makes: no circuit stops it.
+	// last marks the last request that the run may make, if it is also its first: no circuit stops it.
 	last bool
 }
 
-// deferral is why and how long a request has to wait.
+// deferral is the reason and the time for which a request waits.
 type deferral struct {
 	wait  time.Duration
 	pause time.Duration // of a circuit
@@ -88,7 +88,7 @@ const (
 	mostPause  = 2 * time.Minute
 	// probePause is the time between two requests to a host while nothing has succeeded there.
 	probePause = time.Second
-	// circuitAge is how long a circuit is kept that no request asks for. It is longer than any pause.
+	// circuitAge is how long a circuit is kept without a request. It is longer than any pause.
 	circuitAge = 10 * time.Minute
 	// rateBurst is how much of a host's rate may be used at once.
 	rateBurst = 100 * time.Millisecond
@@ -107,7 +107,7 @@ func newHosts(threshold, rate int) *hosts {
 	return h
 }
 
-// admit returns why a request has to wait; nil: it may be made, and has taken its turn.
+// admit takes the turn of a request, or returns why the request has to wait.
 func (h *hosts) admit(r request, now time.Time) *deferral {
 	if h.interval == 0 && h.failing.Load() == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (h *hosts) admit(r request, now time.Time) *deferral {
 	h.sweep(now)
 	c := h.circuits[r.host]
 	if _, ok := h.probes[r.run]; ok {
-		delete(h.probes, r.run) // it had its turns when it was adopted
+		delete(h.probes, r.run) // it took its turns when it was adopted
 		return nil
 	}
 	if c != nil && !r.last {
@@ -138,7 +138,7 @@ func (h *hosts) admit(r request, now time.Time) *deferral {
 	return nil
 }
 
-// open reports whether nothing may go to a host except a probe.
+// open reports that only probes may go to a host.
 func (h *hosts) open(c *circuit) bool { return h.threshold > 0 && c.failures >= h.threshold }
 
 // blocked returns why a circuit does not let a request through now. h.mu is held.
@@ -157,7 +157,7 @@ func (h *hosts) blocked(c *circuit, r request, now time.Time) *deferral {
 	return nil
 }
 
-// lastly names the class of the latest failure, so that a run that waits says what is wrong with its host.
+// lastly names the class of the latest failure, so that a waiting run shows what is wrong with its host.
 func lastly(class run.Class) string {
 	if class == "" {
 		return ""
@@ -165,8 +165,8 @@ func lastly(class run.Class) string {
 	return ", the latest with " + string(class)
 }
 
-// begin notes a request to a host that fails. Until its outcome is known, or a pause has passed, no other goes.
-// h.mu is held.
+// begin notes a request to a failing host. No other goes until its outcome is known, or a pause has passed. h.mu is
+// held.
 func (h *hosts) begin(c *circuit, id int64, now time.Time) {
 	if h.open(c) {
 		c.probeAt = now.Add(probePause)
@@ -176,7 +176,7 @@ func (h *hosts) begin(c *circuit, id int64, now time.Time) {
 	}
 }
 
-// longer returns the pause after one that was not enough.
+// longer returns the pause that follows a failed probe.
 func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), mostPause) }
 
 // turn takes the next turn at a host, and returns when it comes (the generic cell rate algorithm).
@@ -201,8 +201,8 @@ func (h *hosts) untilTurn(host hostOfApp, now time.Time) time.Duration {
 	return input.Later(now, h.rates[host.rated()]).Sub(now) - max(0, rateBurst-h.interval)
 }
 
-// sweep forgets the turns of runs that other nodes took, hosts that no request asks for, and with them
-// jobs that are gone. h.mu is held.
+// sweep removes the turns of runs that other nodes took, hosts without recent requests, and with them deleted jobs.
+// h.mu is held.
 func (h *hosts) sweep(now time.Time) {
 	if now.Sub(h.swept) < time.Minute {
 		return
@@ -219,7 +219,7 @@ func (h *hosts) sweep(now time.Time) {
 	h.failing.Store(int32(len(h.circuits)))
 }
 
-// takeProbe lets a run that waits for a host go as a probe. Otherwise it returns for how long there must be none.
+// takeProbe lets a waiting run go as a probe, or returns how long no probe of its host may go.
 func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time) (wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,7 +239,7 @@ func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time)
 	return 0
 }
 
-// untilProbe returns for how long a job must make no probe of a host; 0: it may.
+// untilProbe returns how long a job must not probe a host; 0: it may now.
 func (h *hosts) untilProbe(host hostOfApp, job int64, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,14 +251,14 @@ func (h *hosts) untilProbe(host hostOfApp, job int64, now time.Time) time.Durati
 	return 0
 }
 
-// adopted notes the runs that go as probes, so that they are admitted.
+// adopted notes a run that goes as a probe, so that admit lets it through.
 func (h *hosts) adopted(probe run.Key, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.probes[probe] = now
 }
 
-// mayFlow reports whether all runs of a job may go that waited for a host.
+// mayFlow reports that all runs of a job that waited for a host may go.
 func (h *hosts) mayFlow(host hostOfApp, job int64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,7 +266,7 @@ func (h *hosts) mayFlow(host hostOfApp, job int64, now time.Time) bool {
 	return c == nil || h.blocked(c, request{host: host, job: job}, now) == nil
 }
 
-// remember returns what is known of a host that fails and of a job at that host. h.mu is held.
+// remember returns the state of a failing host and of a job at that host, and makes it if needed. h.mu is held.
 func (h *hosts) remember(host hostOfApp, id int64, now time.Time) (*circuit, *jobFailures) {
 	c, ok := h.circuits[host]
 	if !ok {
@@ -283,7 +283,7 @@ func (h *hosts) remember(host hostOfApp, id int64, now time.Time) (*circuit, *jo
 	return c, job
 }
 
-// report notes how a request ended. It reports whether the job was blocked and is not any more.
+// report notes the outcome of a request. responds is true if the job was blocked until now.
 func (h *hosts) report(host hostOfApp, id int64, o run.Outcome, now time.Time) (responds bool) {
 	failed := o.Class.OfHost()
 	if h.threshold < 0 || !failed && h.failing.Load() == 0 {
@@ -295,7 +295,7 @@ func (h *hosts) report(host hostOfApp, id int64, o run.Outcome, now time.Time) (
 	case o.State == run.Cancelled,
 		o.Class == run.ClassSecret, o.Class == run.ClassTemplate, o.Class == run.ClassEgressDenied,
 		o.Class == run.ClassBounds, o.Class == run.ClassOAuth2:
-		// It says nothing about the host, so the next may go as a probe.
+		// The outcome says nothing about the host, so the next request may go as a probe.
 		if c, ok := h.circuits[host]; ok && c.jobs[id] != nil && c.jobs[id].probing {
 			c.jobs[id].probing, c.jobs[id].until = false, now
 		}
@@ -335,7 +335,7 @@ func (h *hosts) failed(host hostOfApp, id int64, class run.Class, now time.Time)
 	}
 }
 
-// openCircuits returns at how many hosts some requests have to wait.
+// openCircuits returns the number of hosts at which some requests have to wait.
 func (h *hosts) openCircuits(now time.Time) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// broadcasts are runs that are spread over the endpoints of a group. The node that holds such a run only spreads it; any
-// node adopts its shards. The node that records the last of them ends the run, and if it dies before that, the handler of
-// another one does.
+// broadcasts are runs that are spread over the endpoints of a group. The node that holds such a run only spreads it;
+// any node adopts its shards. The node that records the last shard ends the run. If it dies before that, the handler of
+// another node does.
 type broadcasts struct {
 	known *cache.Cache[int64, *knownBroadcast] // by trigger
 	done  *pile[run.Key]                       // parents of shards that have ended
@@ -31,10 +31,10 @@ type knownBroadcast struct {
 // size is an estimate of the memory that a broadcast takes.
 func (k *knownBroadcast) size() int { return 200 + 80*len(k.endpoints) }
 
-// mostBroadcastBytes bounds the endpoints of broadcasts that a node remembers, by an estimate of what they take.
+// mostBroadcastBytes bounds the remembered endpoints of broadcasts, by an estimate of their memory.
 const mostBroadcastBytes = 4 << 20
 
-// recorded notes the parents of the shards among records that have ended.
+// recorded notes the parents of the shards that ended with these records.
 func (b *broadcasts) recorded(records []dispatcher.Record) {
 	for _, r := range records {
 		if r.Shard > 0 && r.Next == nil {
@@ -43,8 +43,8 @@ func (b *broadcasts) recorded(records []dispatcher.Record) {
 	}
 }
 
-// spread spreads a run of a job with the strategy broadcast over the endpoints of its group. Such a run sends no request of
-// its own. It is a step of an attempt.
+// spread spreads a run of a job with the strategy broadcast over the endpoints of its group. The run itself sends no
+// request. It is a step of an attempt.
 func (e *Engine) spread(ctx context.Context, a *attempt) result {
 	if a.run.Shard > 0 || a.call.Strategy() != target.Broadcast {
 		return proceed
@@ -71,11 +71,11 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 		_, err := e.store.Broadcast(ctx, a.run.HeldRun, endpoints, time.Time{})
 		return err
 	})
-	// Whether it was spread or another node has it by now: this node is done with it, and the slot stays with the run.
+	// Spread, or taken by another node: this node is done with the run, and the slot stays with the run.
 	return refused
 }
 
-// addShard adds to the call of a shard which part of its broadcast it is. It asks the database until it answers.
+// addShard adds to the call of a shard its part of the broadcast. It asks the database until it responds.
 func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call) error {
 	parent := r.Parent()
 	known, ok := e.broadcasts.known.Get(parent.TriggerID)
@@ -85,7 +85,7 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 		read := loop.UntilDone(ctx, e.log.Logger, "read broadcast", 1, func() (err error) {
 			known.endpoints, err = e.store.BroadcastEndpoints(ctx, r.Key)
 			if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
-				return nil // another try would not change it
+				return nil // another try would fail in the same way
 			}
 			return err
 		})
@@ -105,7 +105,7 @@ func (e *Engine) addShard(ctx context.Context, r run.HeldRun, call *target.Call)
 	return nil
 }
 
-// endBroadcasts ends those of the broadcasts of which shards have ended that have no other shards.
+// endBroadcasts ends the broadcasts with a shard that has just ended and no other left.
 func (e *Engine) endBroadcasts(ctx context.Context) {
 	parents, seen := []run.Key(nil), map[run.Key]bool{}
 	for _, parent := range e.broadcasts.done.take() {

@@ -15,15 +15,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// callOf finds what a run calls: in the cache or, for a run that waited long, in the database, which
-// it asks until it answers.
+// callOf finds the call of a run in the cache or, for a run that waited long, in the database. It asks the database
+// until it responds.
 func (e *Engine) callOf(ctx context.Context, r plan.Held) (target.Call, error) {
 	call, err := e.plan.Jobs.Call(r)
 	if errors.Is(err, plan.ErrGone) || errors.Is(err, plan.ErrOutdated) {
 		loop.UntilDone(ctx, e.log.Logger, "read job", 1, func() error { return e.plan.Jobs.Read(ctx, []int64{r.JobID}) })
 		call, err = e.plan.Jobs.Call(r)
 	}
-	if errors.Is(err, plan.ErrOutdated) { // the job is not there any more
+	if errors.Is(err, plan.ErrOutdated) { // the job was deleted
 		err = plan.ErrGone
 	}
 	if r.Accepted != nil {
@@ -47,8 +47,8 @@ func (e *Engine) callOf(ctx context.Context, r plan.Held) (target.Call, error) {
 	return call, err
 }
 
-// missedRange reads the range that a catch-up run of another node stands for; nil: the run is past
-// its retention, as the recorder will find.
+// missedRange reads the range that a catch-up run of another node stands for. It returns nil if the run is past its
+// retention, which the recorder will find.
 func (e *Engine) missedRange(ctx context.Context, run plan.Held) (missed *run.MissedRange) {
 	loop.UntilDone(ctx, e.log.Logger, "read catch-up run", 1, func() error {
 		found, err := e.store.Run(ctx, run.String())
@@ -72,7 +72,7 @@ func (e *Engine) addFires(ctx context.Context, run plan.Held, call *target.Call)
 		call.PreviousFire, call.NextFire, err = dispatcher.NewPastSchedules(e.store, call.App).Around(ctx, run.JobID,
 			run.TriggerID, run.ScheduledAt)
 		if errors.As(err, &template) {
-			return nil // another try would not change it
+			return nil // another try would fail in the same way
 		}
 		return err
 	})
@@ -82,14 +82,14 @@ func (e *Engine) addFires(ctx context.Context, run plan.Held, call *target.Call)
 	return nil
 }
 
-// addGroup adds to a call the endpoint group that its target names. It asks the database until it answers.
+// addGroup adds to a call the endpoint group that its target names. It asks the database until it responds.
 func (e *Engine) addGroup(ctx context.Context, call *target.Call) error {
 	name := call.Target.GroupName()
 	missing := false
 	read := loop.UntilDone(ctx, e.log.Logger, "read endpoint group", 1, func() (err error) {
 		call.Group, err = e.plan.Groups.Get(ctx, call.App, name, e.clock.Now())
 		if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
-			return nil // another try would not change it
+			return nil // another try would fail in the same way
 		}
 		return err
 	})
@@ -108,13 +108,13 @@ var (
 	errCutOff  = errors.New("the attempt was cancelled")
 )
 
-// A target that accepts an attempt ends it later by a callback. Until then the run is a row that no node holds, as one that
-// is retrying, and its deadline is when it is due. Success is what the API records. The deadline, and a callback that says
-// that the attempt failed, make a node adopt the run: it calls nothing, and records how the attempt ended as if its target
-// had just responded so. So retries, slots and fixed delays need no way of their own.
+// A target that accepts an attempt ends it later by a callback. Until then the run is a row without a node, like a
+// retrying run, and it is due at its deadline. The API records a success itself. After the deadline, or a callback that
+// reports a failure, a node adopts the run: it calls nothing, and records the end of the attempt as if the target had
+// just responded. So retries, slots and fixed delays need no special case.
 
-// endAccepted records the end of an attempt that its target accepted. It is a step of an attempt, for runs that were adopted
-// for it.
+// endAccepted records the end of an attempt that its target accepted. It is a step of an attempt, for runs that were
+// adopted at their deadline or after a callback.
 func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
 	if a.run.Accepted == nil {
 		return proceed
@@ -123,7 +123,7 @@ func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
 	a.outcome = endOfAccepted(*a.run.Accepted, a.run.ClaimedAt, e.clock.Now())
 	e.ended(ctx, a)
 	if a.call.Slots > 0 || occupies(a) {
-		e.slots.took(a.run.HeldRun) // so that the end of the run gives it back
+		e.slots.took(a.run.HeldRun) // the end of the run gives it back
 	}
 	e.record(ctx, a.run, a.outcome, e.nextOfFailed(a.run, a.call, a.outcome))
 	if e.opts.OnOutcome != nil {
@@ -132,7 +132,7 @@ func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
 	return finished
 }
 
-// endOfAccepted returns how an attempt ended that its target accepted, by the database's clock.
+// endOfAccepted returns the outcome of an attempt that its target accepted, by the database's clock.
 func endOfAccepted(of run.AcceptedAttempt, claimed, now time.Time) run.Outcome {
 	o := run.Outcome{
 		State: run.TimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: run.ClassCallbackTime,

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// changes is what notifications have told and the node has not looked at yet.
+// changes collects the contents of notifications until the node looks at them.
 type changes struct {
 	mu         sync.Mutex
 	everything bool
@@ -24,13 +24,13 @@ type changes struct {
 }
 
 const (
-	// changesPause is the shortest time between two looks that notifications cause, however many come.
+	// changesPause is the shortest time between two looks that notifications cause, however many notifications come.
 	changesPause = time.Second
-	// mostJobsRead is how many changed jobs are read by id. Of more, the window is polled.
+	// mostJobsRead is how many changed jobs are read by id. If more changed, the window is polled.
 	mostJobsRead = 1000
 )
 
-// note adds what a notification tells.
+// note adds the content of a notification.
 func (c *changes) note(add func(c *changes)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *changes) take() (everything, nodes bool, jobs []int64) {
 	return everything, nodes, jobs
 }
 
-// listenLoop hears notifications. If they fail, the poll still finds everything, later.
+// listenLoop receives notifications. If they fail, the poll still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
 	e.every(ctx, "listen", pace{interval: time.Second}, func(ctx context.Context, _ time.Time) error {
 		loop.Rests(ctx)
@@ -80,7 +80,7 @@ func (e *Engine) hear(n dispatcher.Notification) {
 	case n.Callback:
 		e.retries.remind(reminder{at: e.clock.Now()}, e.clock.Until)
 	case n.Nodes:
-		e.wakeAdopt.Notify() // the runs of a node that left
+		e.wakeAdopt.Notify() // for the runs of a node that left
 		e.changes.note(func(c *changes) { c.nodes = true })
 	case n.JobID != 0:
 		e.plan.Jobs.Drop(n.JobID)
@@ -101,7 +101,7 @@ func (e *Engine) hear(n dispatcher.Notification) {
 	}
 }
 
-// changeLoop looks at what changed: at once, but not again before a second has passed.
+// changeLoop reads the changes that were noted: at once, but at most once a second.
 func (e *Engine) changeLoop(ctx context.Context) {
 	e.every(ctx, "changes", pace{interval: time.Minute, wake: e.changes.wake}, func(ctx context.Context, now time.Time) error {
 		everything, nodes, jobs := e.changes.take()

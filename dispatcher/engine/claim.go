@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// claimPause is the longest time that the claim loop rests.
+// claimPause is the longest rest of the claim loop.
 const claimPause = time.Minute
 
 // claimLoop sleeps until the head of the timeline is nearly due, and claims: a lone fire at once,
@@ -32,7 +32,7 @@ func (e *Engine) claimLoop(ctx context.Context) {
 			}
 			continue
 		}
-		wait := claimPause // only a change of the timeline, or room in the pool, ends it earlier
+		wait := claimPause // a change of the timeline, or room in the pool, ends it earlier
 		if head, ok := e.plan.Timeline.Head(); ok {
 			wait = min(wait, e.clock.Until(head.Add(-e.opts.Lead)))
 		}
@@ -49,8 +49,8 @@ func (e *Engine) claimLoop(ctx context.Context) {
 	}
 }
 
-// waitForBatch lets the next batch fill, as long as that makes no fire late. The number of statements
-// then depends on the time and not on the number of fires.
+// waitForBatch lets the next batch fill, as long as that makes no fire late. The number of statements then depends on
+// the time and not on the number of fires.
 func (e *Engine) waitForBatch(ctx context.Context, timer *time.Timer) {
 	most := e.opts.Lead / 2
 	for until := time.Now().Add(most); ctx.Err() == nil; {
@@ -65,16 +65,15 @@ func (e *Engine) waitForBatch(ctx context.Context, timer *time.Timer) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-e.plan.Timeline.Changed: // perhaps by a fire that is due at once
+		case <-e.plan.Timeline.Changed: // a fire may be due at once
 		case <-e.pool.Freed():
 			return
 		}
 	}
 }
 
-// claimOnce claims one batch of the fires that are due by now plus the claim lead and have a place in
-// the pool, submits what was won to the pool, and plans the following fires. It returns how many it
-// tried.
+// claimOnce claims one batch of the fires that are due by now plus the claim lead and have a place in the pool, submits
+// the runs that it won to the pool, and plans the following fires. It returns how many fires it tried.
 func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	if !e.fleet.Active() {
 		return 0
@@ -123,14 +122,14 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	return len(taken)
 }
 
-// advances returns the claims of due fires. Those whose next fire cannot be found within bounds are left
-// out and put into state error: a claim would end their trigger without a word.
+// advances returns the claims of due fires. If a next fire cannot be found within bounds, its trigger is left out and
+// put into state error: a claim would end the trigger without a message.
 func (e *Engine) advances(due []*plan.Entry, now time.Time) (claimable []*plan.Entry, advances []dispatcher.Advance) {
 	advances = make([]dispatcher.Advance, 0, len(due))
 	claimable, broken := due, false
 	zones := schedule.CurrentZones()
 	for i, d := range due {
-		if d.Zones != zones { // the node has switched since; a poll parses it again
+		if d.Zones != zones { // the node has switched since; a poll parses the trigger again
 			if !broken {
 				claimable, broken = slices.Clone(due[:i]), true
 			}
@@ -165,13 +164,13 @@ func (e *Engine) advances(due []*plan.Entry, now time.Time) (claimable []*plan.E
 	return claimable, advances
 }
 
-// brokenTrigger is a trigger that cannot be evaluated, and why.
+// brokenTrigger is a trigger that cannot be evaluated, and the reason.
 type brokenTrigger struct {
 	dispatcher.DueTrigger
 	reason error
 }
 
-// brokenLoop puts triggers into state error that the claim loop, which must not wait, could not evaluate.
+// brokenLoop puts triggers that could not be evaluated into state error. The claim loop must not wait for that.
 func (e *Engine) brokenLoop(ctx context.Context) {
 	e.broken.serve(ctx, func(ctx context.Context) {
 		for _, one := range e.broken.take() {
@@ -180,9 +179,8 @@ func (e *Engine) brokenLoop(ctx context.Context) {
 	})
 }
 
-// oldClaim is the age at which a node unfolds a claim of its own: those of its runs that still execute get rows of
-// their own. Most attempts are over by then, and the claim with them, so that claims are few and young,
-// whatever attempts take.
+// oldClaim is the age at which a node unfolds a claim of its own: runs that still execute get rows of their own. Most
+// attempts are over by then, and the claim with them, so that claims are few and young, even if attempts are long.
 const oldClaim = 30 * time.Second
 
 // unfoldLoop unfolds this node's old claims, once a window.

@@ -10,14 +10,13 @@
 //	   |                                         |                       v
 //	   +-- PlanNext / ScheduleNext               +---- adopt <--- retrying, queued, of dead nodes
 //
-// The poll reads what moves of the triggers that are due before the next poll: their clocks. Their definitions
-// come from memory or, a moment before they are due, from the database; then they are in the timeline. The
-// timeline is a cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
-// statement per batch advances the clocks of the triggers and inserts one row, the claim, with the fires that were won;
-// the first node wins. Fires that need a row of their own, such as those at most once or with slots, become live
-// runs in the same statement. Runs that were won go to the pool, which attempts them when they are due by the
-// database's clock. The recorder stores their outcomes in batches, as rows of the history. A record counts only
-// under the token of its claim.
+// The poll reads the clocks of the triggers that are due before the next poll. Their definitions come from memory or, a
+// moment before they are due, from the database; then they are in the timeline. The timeline is a cache and never the
+// truth. A little ahead of its time (the claim lead) a fire is claimed: one statement per batch advances the clocks of
+// the triggers and inserts one row, the claim, with the fires that it won; the first node wins. Fires that need a row
+// of their own, such as those at most once or with slots, become live runs in the same statement. Won runs go to the
+// pool, which attempts them when they are due by the database's clock. The recorder stores their outcomes in batches,
+// as rows of the history. A record counts only under the token of its claim.
 //
 // # Loops
 //
@@ -59,57 +58,55 @@
 //	invoke       calls the target                                attempt.go
 //	conclude     plans a retry and hands the outcome over        retry.go, record.go
 //
-// For a job of which one run at a time goes to an endpoint, begin and checkLease come after the invoker has chosen the
-// endpoint, when the attempt has its slot (slots.go). A run that has to wait for it is let go.
+// For a job that sends one run at a time to an endpoint, begin and checkLease come after the invoker has chosen the
+// endpoint, when the attempt has its slot (slots.go). A run that has to wait for the slot is let go.
 //
-// The invoker looks at the lease again before it sends, and once more when a new connection is made: what comes before the
-// first byte may take longer than the lease lasts (Call.Held).
+// The invoker checks the lease again before it sends, and once more on a new connection: the time until the first byte
+// may be longer than the lease (Call.Held).
 //
-// A refused attempt gives its slot back. A deferred one is recorded with the time of the next try and
-// does not count. An attempt that a shutdown cuts off is not recorded: only the node that adopts its
-// run can say that the outcome is unknown.
+// A refused attempt gives its slot back. A deferred one is recorded with the time of the next try and does not count.
+// An attempt that a shutdown cuts off is not recorded: only the node that adopts its run can record that the outcome is
+// unknown.
 //
-// A failed attempt is recorded together with the time of the next, if there is one. The run is then
-// retrying and belongs to no node. The node that recorded it adopts it to the millisecond; the others
-// look a grace later. A run that the circuit of its host defers waits for the host, where no look for retries
-// sees it; see hosts.go.
+// A failed attempt is recorded together with the time of the next, if there is one. The run is then retrying and
+// belongs to no node. The node that recorded it adopts it to the millisecond; the others look a grace later. A run that
+// the circuit of its host defers waits for the host, and looks for retries skip it; see hosts.go.
 //
 // # Hosts
 //
 // A node learns about hosts by itself, from how requests end. A circuit belongs to an app and a host, and in it each
-// job has a memory of its own, so no job is held up for long by what another does wrong; see breaker.go. A rate is that
-// of a host, over all apps.
+// job has a memory of its own, so no job waits long because of another job's failures; see breaker.go. The rate of a
+// host counts all apps.
 //
-// A run that may not go because of a rate is retried at its turn. One that a circuit holds up waits for the host: its
-// row is retrying, belongs to no node, and no retry looks at it. All runs of a job that wait for a host share one
-// row in the database (dispatcher.HostWait), which says when the next probe is due. Whichever node takes the probe,
-// by compare-and-swap, adopts one of the runs, one that was never attempted first. If it fails, the pause
-// doubles. If a request of the job succeeds on any node, the runs go in portions, as many as the pools have room for,
-// and the row is removed with the last of them. A run that was never attempted is attempted when its time is over,
-// whatever the circuit says: none is given up only because it waited. See hosts.go.
+// A run that exceeds a rate is retried at its turn. A run that an open circuit defers waits for the host: its row is
+// retrying, belongs to no node, and looks for retries skip it. All runs of a job that wait for a host share one row in
+// the database (dispatcher.HostWait), which says when the next probe is due. Whichever node takes the probe, by
+// compare-and-swap, adopts one of the runs, one that was never attempted first. If it fails, the pause doubles. If a
+// request of the job succeeds on any node, the runs go in portions, as many as the pools have room for, and the row is
+// removed with the last of them. A run that was never attempted is attempted when its time is over, even if the circuit
+// is open: no run is given up only because it waited. See hosts.go.
 //
 // # Handler
 //
-// Every 15 s, give or take a tenth, the handler makes a round of the chores: package chores has them as rows. Those for the fleet
-// and for apps run under locks, so that one node does the work of a window. Every write is a compare-and-swap as well, so a node
-// that freezes under a lock does no harm.
+// Every 15 s, give or take a tenth, the handler makes a round of the chores, the rows of package chores. Those for the
+// fleet and for apps run under locks, so that one node does the work of an interval. Every write is a compare-and-swap
+// as well, so a node that freezes under a lock does no harm.
 //
 // # Nodes
 //
-// Any node can do anything; there is no leader. Each node fires a range of the ids of triggers, which are
-// hashes: that of its place among the live nodes; see plan/shares.go. So nodes rarely contend, and none reads what
-// is another's. After a grace the next in order takes a fire that its node left alone. Safety comes from the
-// compare-and-swap alone.
+// Any node can do anything; there is no leader. The ids of triggers are hashes. Each node fires the range of ids at its
+// place among the live nodes; see plan/shares.go. So nodes rarely contend, and none reads the triggers of another.
+// After a grace the next in order takes a fire that its node left alone. Safety comes from the compare-and-swap alone.
 //
-// A poll does not look at what was due before the earliest fire that is left; see plan/floor.go.
+// A poll starts at the earliest unclaimed fire; see plan/floor.go.
 //
 // Long attempts, those that may outlast a drain, go to new nodes while a deployment starts them: see
 // membership.go.
 //
-// A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
-// its last successful heartbeat, less a second, by its monotonic clock or by its wall clock, whichever says so
-// first. The monotonic clock stands still while a machine is suspended. Without a lease it begins no attempt,
-// because other nodes may have taken its runs.
+// A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent its last
+// successful heartbeat, less a second, by its monotonic clock or by its wall clock, whichever is first. The monotonic
+// clock stands still while a machine is suspended. Without a lease it begins no attempt, because other nodes may have
+// taken its runs.
 //
 // # Time
 //

@@ -44,7 +44,7 @@ type Engine struct {
 	signals
 }
 
-// gates are what an attempt passes before it begins.
+// gates are the checks that an attempt passes before it begins.
 type gates struct {
 	slots  *slots
 	hosts  *hosts
@@ -53,24 +53,24 @@ type gates struct {
 	inputs *inputReads
 	long   *longAttempts
 	used   *usedGroups
-	// attempts that ended, to be used again: one is some 800 bytes.
+	// Attempts that ended, for reuse: one is some 800 bytes.
 	attempts sync.Pool
 }
 
-// adopts are the runs that the node has won, and those that it may win.
+// adopts are the runs that the node has won, and the progress of its looks for more.
 type adopts struct {
 	claims  *plan.Claims
 	adopter *chores.Adopter
-	idle    *chores.Adoption // of runs that no node works on
+	idle    *chores.Adoption // of runs without a node
 	retries *retries
 }
 
-// outcomes is what follows an attempt.
+// outcomes is the work that follows an attempt.
 type outcomes struct {
 	recorder *recorder
 	delays   *delays
 	gone     goneTargets
-	// broadcasts are ended when their last shard is.
+	// Broadcasts are ended with their last shard.
 	broadcasts *broadcasts
 	waiting    *waitingRuns
 }
@@ -79,14 +79,14 @@ type outcomes struct {
 type signals struct {
 	wakePoll      loop.Signal // definitions or the node's share changed: read the window now
 	wakeAdopt     loop.Signal // runs may wait to be adopted
-	wakeFollow    loop.Signal // runs ended that something follows
+	wakeFollow    loop.Signal // runs ended that others may follow
 	wakeBackfill  loop.Signal // a backfill may go on
 	wakeBulk      loop.Signal // there is a bulk action
 	wakeHeartbeat loop.Signal // nodes came or went
 	changes       *changes
-	// broken are triggers whose next fire could not be found when they were to be claimed.
+	// broken are triggers with no next fire found when they were to be claimed.
 	broken *pile[brokenTrigger]
-	apis   []string // of the other nodes, as OnAPIs was told; of the heartbeat's loop
+	apis   []string // of the other nodes, as passed to OnAPIs; used by the heartbeat's loop
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing; call Run.
@@ -137,9 +137,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	return e
 }
 
-// Run dispatches until ctx ends, then drains. It waits while the database is unreachable, at
-// start-up and later. It returns no later than Drain and Closing after ctx has ended, also if the database
-// does not respond.
+// Run dispatches until ctx ends, then drains. It waits while the database is unreachable, at start-up and later. It
+// returns at the latest when Drain and Closing have passed after the end of ctx, even if the database does not respond.
 func (e *Engine) Run(ctx context.Context) {
 	err := loop.Persist(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
 		if ctx.Err() == nil {
@@ -183,7 +182,7 @@ func (e *Engine) Run(ctx context.Context) {
 	begun := time.Now()
 	late := time.AfterFunc(e.opts.Drain+e.opts.Closing, func() { end(pool.ErrCutOff) })
 	defer late.Stop()
-	// First, and without asking the database: its failure may be the reason for the shutdown.
+	// First, and without the database: its failure may be the reason for the shutdown.
 	e.pool.Close()
 	claiming.Wait()
 	e.drain(life, begun, func() {
@@ -195,7 +194,7 @@ func (e *Engine) Run(ctx context.Context) {
 	recording.Wait()
 }
 
-// start reads which installation this is and what time it is there, and joins the fleet.
+// start reads the id of the installation and the database's time, and joins the fleet.
 func (e *Engine) start(ctx context.Context) error {
 	installation, err := e.store.Installation(ctx)
 	if err != nil {
@@ -214,7 +213,7 @@ func (e *Engine) start(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil while the node can dispatch, and otherwise the reason why it cannot.
+// Ready returns nil while the node can dispatch, and otherwise the reason.
 func (e *Engine) Ready() error {
 	switch {
 	case e.fleet.ID() == 0:
@@ -237,12 +236,12 @@ type Invoker interface {
 
 // Tracer records attempts as spans.
 type Tracer interface {
-	// Begin begins the span of an attempt at now, by the database's clock. It returns whether the trace of the run is recorded,
-	// and what ends the span; nil: it is not. Neither may wait for anything.
+	// Begin begins the span of an attempt at now, by the database's clock. It returns the sampling of the run's trace,
+	// and a function that ends the span; nil: no span. Neither may wait for anything.
 	Begin(ctx context.Context, call target.Call, now time.Time) (run.Sampling, func(run.Outcome))
 }
 
-// Protector keeps the machine of a node running while an attempt is in flight that a drain could cut off.
+// Protector keeps the machine of a node running during attempts that a drain could cut off.
 type Protector interface {
 	// Hold asks for protection until release is called. It must not wait for anything.
 	Hold() (release func())
@@ -250,16 +249,16 @@ type Protector interface {
 
 // Options tunes an Engine. The zero value works.
 type Options struct {
-	// Name is the node's label and Version the program's. Both are only shown.
+	// Name is the node's label and Version the program's. They are for display only.
 	Name, Version string
-	// Apps are those that the node serves; empty: all.
+	// Apps are the apps that the node serves; empty: all.
 	Apps []string
-	// Labels are what the node offers to jobs that require some.
+	// Labels are the labels that the node offers to jobs that require some.
 	Labels input.Labels
 	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. Other nodes learn them.
 	APIAddresses []string
-	// OnAPIs is called with the addresses of the other nodes' APIs, at each heartbeat that finds others than the one
-	// before; nil: nothing.
+	// OnAPIs is called with the addresses of the other nodes' APIs, at each heartbeat that finds a change; nil:
+	// nothing.
 	OnAPIs func(addresses []string)
 	// Window is the interval of the poll and how far it looks ahead; default 5s.
 	Window time.Duration
@@ -291,20 +290,21 @@ type Options struct {
 	HostRate int
 	// Batch is how many fires one statement claims or records at most; default 500.
 	Batch int
-	// Protection is held during attempts whose timeout is longer than Drain; nil: nothing protects them.
+	// Protection is held during attempts with a timeout longer than Drain; nil: they are not protected.
 	Protection Protector
-	// Tracer records the attempts; nil: nothing does.
+	// Tracer records the attempts; nil: no traces.
 	Tracer Tracer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Metrics is where the engine registers its metrics; nil: nobody reads them.
+	// Metrics is where the engine registers its metrics; nil: nowhere.
 	Metrics prometheus.Registerer
 	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
 	OnStarted func(run.NodeID)
-	// CertificateEnd returns when the first certificate of the API's chain ends, zero: it serves no TLS; nil: it does not.
+	// CertificateEnd returns when the first certificate of the API's chain ends; zero, or without the function: it
+	// serves no TLS.
 	CertificateEnd func() time.Time
-	// Members returns the endpoints that the names of DNS in a group stand for: those that an app with some bounds may call, and
-	// those that are refused. It may wait for name servers; nil: there are none.
+	// Members resolves the DNS names in a group to endpoints: those that an app with these bounds may call, and those
+	// that are refused. It may wait for name servers. If it is nil, names have no endpoints.
 	Members func(ctx context.Context, group target.EndpointGroup, egress target.EgressBounds) (members, refused []target.Endpoint)
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
 	OnOutcome func(target.Call, run.Outcome)
@@ -326,13 +326,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is what the engine asks of a store. Package dispatcher says what each method does.
+// Store is the part of a store that the engine uses. Package dispatcher documents each method.
 type Store interface {
 	dispatcher.Dispatch   // due triggers, claims, attempts
 	dispatcher.Retries    // runs that are attempted again
 	dispatcher.Broadcasts // runs that are spread over the endpoints of a group
 	dispatcher.Revisions  // for the fires before and after one, in templates
-	dispatcher.Follows    // what follows the ends of runs
+	dispatcher.Follows    // followers of ended runs
 	repeat.BackfillFeed
 	repeat.BulkFeed
 	plan.GroupReader // for jobs whose target is a group

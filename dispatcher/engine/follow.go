@@ -15,18 +15,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// followPage is how many ends one transaction follows.
+// followPage is how many ends one transaction handles.
 const followPage = 200
 
-// followLoop queues what follows the ends of runs: at once if this node recorded them or a notification tells of them, and
-// otherwise, as after the death of the node that did, within a handler interval.
+// followLoop queues the runs that follow the ends of others: at once after an end that this node recorded or that a
+// notification announced, and otherwise, as after the death of the recording node, within a handler interval.
 func (e *Engine) followLoop(ctx context.Context) {
 	e.every(ctx, "follow", pace{interval: e.opts.Handler, wake: e.wakeFollow}, e.followOnce)
 }
 
-// followOnce follows all ends that there are. The ends that this node and others make are late by less than retriesMargin, as
-// their records are; those that come later, and those that were set aside or are left by a node that died over them, are found by
-// the next look without a lower bound.
+// followOnce handles all ends that have followers. Ends that live nodes record are late by less than retriesMargin, as
+// their records are. The next look without a lower bound finds later ends, those that were set aside, and those of a
+// node that died while it handled them.
 func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 	look := e.plan.Floors.Ends.Begin(now, 0, time.Time{})
 	query := dispatcher.FollowQuery{Limit: followPage, From: look.From, After: map[int64]time.Time{}}
@@ -51,7 +51,7 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// followed tells whether something may follow the end of a run, as far as the node knows its job.
+// followed reports that something may follow the end of a run, as far as the node knows its job.
 func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 	if r.Shard > 0 {
 		return false
@@ -70,12 +70,12 @@ func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 	return job.Follows&wanted != 0
 }
 
-// delays are the triggers with a fixed delay whose runs end on this node. Their next fires count from
-// those ends, so the claim cannot write them. This is only the quick way: the adopt loop finds in the
-// database the triggers whose run ended otherwise (cancelled, or recorded by a node that then died).
+// delays are the triggers with a fixed delay whose runs end on this node. Their next fires count from those ends, so
+// the claim cannot write them. This is only the quick way: the adopt loop finds in the database the triggers whose run
+// ended otherwise (cancelled, or recorded by a node that then died).
 type delays struct {
 	mu       sync.Mutex
-	expected map[int64]bool // triggers whose outcome is about to be recorded
+	expected map[int64]bool // triggers with an outcome that is about to be recorded
 	ended    *pile[int64]
 }
 
@@ -111,9 +111,9 @@ func (e *Engine) delayLoop(ctx context.Context) {
 	})
 }
 
-// goneTargets are the attempts whose target responded with 410 (Gone): it wants no more calls. Their triggers are disabled
-// after the outcome is stored, because only then is it sure that the run was still this node's. The store leaves a
-// trigger alone that was changed since the run was claimed: the response was about what was there before.
+// goneTargets are the attempts whose target responded with 410 (Gone): it wants no more calls. Their triggers are
+// disabled after the outcome is stored, because only then is it certain that the run was still this node's. The store
+// leaves a trigger alone that was changed since the run was claimed: the response was about the earlier definition.
 type goneTargets struct{ attempts *pile[dispatcher.Record] }
 
 // recorded notes the attempts among records whose target is gone.

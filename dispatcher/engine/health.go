@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// healthInterval is how often the node looks which health checks are due.
+	// healthInterval is how often the node looks for health checks that are due.
 	healthInterval = time.Second
-	// groupInUse is for how long after a fire a node checks the endpoints of its group.
+	// groupInUse is how long after a fire a node checks the endpoints of its group.
 	groupInUse = 5 * time.Minute
 )
 
@@ -54,7 +54,7 @@ func (u *usedGroups) note(call *target.Call, now time.Time) {
 	used.call, used.at = target.Call{App: call.App, Group: call.Group, Bounds: call.Bounds}, now
 }
 
-// dropIf forgets the groups of the apps that match: their bounds may have changed. The next fire notes them again.
+// dropIf removes the groups of the apps that match: their bounds may have changed. The next fire notes them again.
 func (u *usedGroups) dropIf(match func(app string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,7 +65,7 @@ func (u *usedGroups) dropIf(match func(app string) bool) {
 	}
 }
 
-// calls returns what is in use, and forgets the rest.
+// calls returns the groups in use, and removes the others.
 func (u *usedGroups) calls(now time.Time) []target.Call {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -92,8 +92,8 @@ func (e *Engine) healthLoop(ctx context.Context) {
 	})
 }
 
-// groupsInUse returns the groups to check as they are now. While the database does not respond, that is as they were;
-// other loops log that. now is the database's.
+// groupsInUse returns the groups to check in their current version. While the database does not respond, it returns the
+// last known one; other loops log that. now is the database's.
 func (e *Engine) groupsInUse(ctx context.Context, local, now time.Time) []target.Call {
 	calls := e.used.calls(local)
 	reachable := true

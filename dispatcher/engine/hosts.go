@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// hostOf returns the host that a run calls, as its circuits know it.
+// hostOf returns the key of a run's host in its circuits.
 func hostOf(run plan.Held) hostOfApp { return hostOfApp{run.Queue.App, run.Queue.Host} }
 
-// checkHost defers an attempt whose host may not be called now, and does not consume it. A run of a circuit waits for
-// the host, together with the other runs of its job; one that is too many for a rate waits for its turn. It is a
-// step of an attempt.
+// checkHost defers an attempt whose host may not be called now, and does not consume it. If a circuit is open, the run
+// waits for the host, together with the other runs of its job. If the rate is used up, the run waits for its turn. It
+// is a step of an attempt.
 //
 // No run ends without an attempt because it was deferred for too long: past its time, a run that was never attempted
-// may call its host whatever the circuit says. Only where the job wants no attempt after the trigger's next fire
-// does it end.
+// may call its host even if the circuit is open. It ends only if the job wants no attempt after the trigger's next
+// fire.
 func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	now, r := time.Now(), a.run
 	never := r.Attempt == 1 && r.Failures == 0
@@ -43,9 +43,9 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	case ends, next.At.After(next.Until) && !never && next.Wait == nil:
 		next = nil
 	case next.At.After(next.Until) && next.Wait == nil:
-		next.Until = next.At // it waits for its turn and is attempted then
+		next.Until = next.At // it is attempted at its turn
 		fallthrough
-	case next.At.After(next.Until): // the circuit is open for longer than the run may wait, which decides
+	case next.At.After(next.Until): // the circuit is open for longer than the run may wait
 		next.At = next.Until
 		fallthrough
 	default:
@@ -55,9 +55,9 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	return finished
 }
 
-// probeHosts lets runs go that wait for hosts: one as a probe where it is time for one, and all where the host
-// responded, as many as the pool has places for. Each wait has a node that is reminded of it: the one that noted it, or
-// made its last probe. The others look after a window for what is overdue, because that node is gone or has no room.
+// probeHosts lets runs go that wait for hosts: one as a probe if a probe is due, and all if the host responded, as many
+// as the pool has places for. Each wait has a node with a reminder: the one that noted it, or made its last probe.
+// After a window the other nodes look for overdue waits, whose node is dead or has no room.
 func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
 	query, wanted := e.retries.dueProbes(now, e.opts.Window)
 	if !wanted || !e.fleet.Active() {
@@ -69,7 +69,7 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
 	due, err := e.store.DueHosts(ctx, query)
 	for _, wait := range due {
 		loop.Turned(ctx)
-		later, wrong := e.probeHost(ctx, wait) // of one host keeps no other from its probe
+		later, wrong := e.probeHost(ctx, wait) // the error of one host does not keep others from their probes
 		if err = errors.Join(err, wrong); later > 0 {
 			e.retries.remind(reminder{now.Add(later), wait.ID}, e.clock.Until)
 		}
@@ -80,8 +80,8 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// probeHost lets the runs go of one wait that is due. later is how long it takes until more of them may go; 0: until its
-// next probe is due.
+// probeHost lets the runs of one due wait go. later is the time until more of them may go; 0: until its next probe is
+// due.
 func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later time.Duration, err error) {
 	query, flows := dispatcher.AdoptQuery{WaitsFor: wait.ID, Limit: 1}, wait.Pause == 0
 	if flows {
@@ -93,7 +93,7 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	switch {
 	case err != nil:
 		return 0, err
-	case len(page) == 0: // or runs that this node may not adopt, or that wait because their trigger is paused
+	case len(page) == 0: // or this node may not adopt them, or their trigger is paused
 		_, err := e.store.DropHostWait(ctx, wait.ID)
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 		return flowPause, e.store.HostResponded(ctx, wait.ID, time.Time{})
 	}
 	if flows && !e.hosts.mayFlow(host, wait.JobID, time.Now()) {
-		flows, page = false, page[:1] // it fails again
+		flows, page = false, page[:1] // the host fails again
 	}
 	places, _ := e.adopter.Admit(page)
 	if len(places) == 0 {
@@ -130,9 +130,8 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	return 0, nil
 }
 
-// untilProbe returns for how long there must be no probe, as far as that can be told without the database. There may be
-// one of each job of a host that is down, and all are due while only one a second may go. So it saves the look for
-// their runs.
+// untilProbe returns how long no probe may go, as far as the node knows without the database. A host that is down may
+// have a probe due for each of its jobs, but only one a second may go. This saves the queries for the others.
 func (e *Engine) untilProbe(wait dispatcher.HostWait) time.Duration {
 	job, cached := e.plan.Jobs.Get(wait.JobID, 0)
 	if !cached || job.Host != wait.Host {
@@ -141,22 +140,21 @@ func (e *Engine) untilProbe(wait dispatcher.HostWait) time.Duration {
 	return e.hosts.untilProbe(hostOfApp{job.App, wait.Host}, wait.JobID, time.Now())
 }
 
-// moved reports whether a job calls another host by now than its runs wait for, or is deleted. Then nothing keeps them:
-// they wait for the other host, if at all. Of a job that this node cannot read, it does not know the host.
+// moved reports that a job was deleted or now calls another host than the one that its runs wait for. Then nothing
+// keeps them: they wait for the other host, if at all. If this node cannot read the job, it does not know the host.
 func moved(now hostOfApp, wait dispatcher.HostWait) bool {
 	deleted, unread := now.app == "", now.host == ""
 	return deleted || !unread && now.host != wait.Host
 }
 
 const (
-	// roomPause is when a node looks again for runs that found no place in the pool. It is woken earlier when there
-	// is room again.
+	// roomPause is when a node looks again for runs that found no place in the pool. Room in the pool wakes it earlier.
 	roomPause = time.Second
 	// flowPause is the time between two portions of the runs that waited for a host that responded.
 	flowPause = loop.ShortestPause
 )
 
-// dueProbes returns what selects the waits that this node looks at now, and whether there may be any.
+// dueProbes returns the query for the waits that this node looks at now. wanted is false if there cannot be any.
 func (r *retries) dueProbes(now time.Time, window time.Duration) (query dispatcher.HostQuery, wanted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

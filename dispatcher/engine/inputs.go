@@ -15,11 +15,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// inputReads read what runs were given, many at once: 10,000 notifications of an alert that began at once would otherwise take
-// all connections of the node for themselves.
+// inputReads read the inputs of runs, many at once: 10,000 alert notifications that begin at the same time would
+// otherwise take all connections of the node.
 type inputReads = permits[run.HeldRun, givenInput]
 
-// mostInputs is how many inputs are read at once: together they have 16 MiB at most.
+// mostInputs is how many inputs are read at once: together at most 16 MiB.
 const mostInputs = 64
 
 // givenInput is the response to a read of an input.
@@ -39,7 +39,7 @@ func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
 	return newPermits("read the inputs of runs", pool.KeyOf, read, batch, log)
 }
 
-// readEach makes a read by keys one that answers for runs: by returns the key of a run, and of the response to it.
+// readEach turns a read by keys into one for runs. by returns the key of a run, and of returns the response for it.
 func readEach[K comparable, V, A any](
 	read func(context.Context, []K) (map[K]V, error), by func(run.HeldRun) K, of func(found V, there bool) A,
 ) func(context.Context, []run.HeldRun) (map[pool.AttemptKey]A, error) {
@@ -61,7 +61,7 @@ func readEach[K comparable, V, A any](
 	}
 }
 
-// errOvertaken ends a run whose notification would tell what holds no longer.
+// errOvertaken ends a run whose notification would be out of date.
 var errOvertaken = errors.New("not sent")
 
 // heldError defers a run until another one has ended.
@@ -69,8 +69,8 @@ type heldError struct{ run string }
 
 func (h *heldError) Error() string { return "waits for run " + h.run + ", which tells what was before" }
 
-// A run that comes after another one looks again after an eighth of the time for which it has waited, within these bounds: while
-// a receiver is down for hours, 10,000 of them would otherwise write 10,000 rows a second.
+// A run that comes after another one checks again after an eighth of the time for which it has waited, within these
+// bounds: while a receiver is down for hours, 10,000 of them would otherwise write 10,000 rows a second.
 const leastHeldPause, mostHeldPause = time.Second, time.Minute
 
 func heldPause(waited time.Duration) time.Duration {
@@ -78,7 +78,7 @@ func heldPause(waited time.Duration) time.Duration {
 	return min(max(waited/share, leastHeldPause), mostHeldPause)
 }
 
-// wait defers a run that comes after another one. However long that takes, it is attempted then.
+// wait defers a run that comes after another one. It is attempted then, however long that takes.
 func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 	outcome := e.inDatabaseTime(notAttempted(run.Failed, run.ClassOther, why, time.Now()))
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
@@ -88,7 +88,7 @@ func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 	e.record(ctx, a.run, outcome, next)
 }
 
-// addInput adds to a call what its run was given. It waits until the database responds.
+// addInput adds to a call the input of its run. It waits until the database responds.
 func (e *Engine) addInput(ctx context.Context, r run.HeldRun, call *target.Call) error {
 	given := e.inputs.request(ctx, r)
 	switch {
@@ -127,8 +127,8 @@ func newStateReads(store Store, batch int, log *slog.Logger) *stateReads {
 	return newPermits("read carried states", pool.KeyOf, read, batch, log)
 }
 
-// readState reads what the run before has left, for a job that carries a state. It is a step of an attempt, after the run
-// has its slot: the run before has ended by then, and its state was stored with its end.
+// readState reads the state that the run before has left, for a job that carries a state. It is a step of an attempt,
+// after the run has its slot: the run before has ended by then, and its state was stored with its end.
 func (e *Engine) readState(ctx context.Context, a *attempt) result {
 	if a.call.Carried == nil {
 		return proceed

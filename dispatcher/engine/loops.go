@@ -15,7 +15,7 @@ import (
 type pace struct {
 	interval time.Duration
 	wake     loop.Signal
-	mine     func(time.Time) bool // whether an interval is this node's turn; nil: each is
+	mine     func(time.Time) bool // the intervals that are this node's turn; nil: each is
 }
 
 // every calls step at once, then at each interval or wake, until ctx ends, but not more often than
@@ -49,9 +49,9 @@ func (e *Engine) every(ctx context.Context, name string, p pace, step func(conte
 // of them ends with its deadline.
 const leastPatience = 30 * time.Second
 
-// Stalled returns nil while the node's loops turn: heartbeat, poll, sweep, claim, adopt and handler. An
-// unreachable database stalls none of them. A loop that is stuck stays stuck, so only a new process
-// helps. A node that has not started, or has drained, is not stalled.
+// Stalled returns nil while the node's loops make progress: heartbeat, poll, sweep, claim, adopt and handler. An
+// unreachable database stalls none of them. A loop that is stuck stays stuck, so only a new process helps. A node that
+// has not started, or has drained, is not stalled.
 func (e *Engine) Stalled(now time.Time) error {
 	return e.progress.Stalled(now, max(e.opts.DeadAfter, leastPatience))
 }
@@ -71,8 +71,7 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 	}
 }
 
-// pollLoop reads the window at each interval, and at once when a notification says that something
-// changed.
+// pollLoop reads the window at each interval, and at once when a notification announces a change.
 func (e *Engine) pollLoop(ctx context.Context) {
 	next := time.Now() // when a poll should begin at the latest
 	e.every(ctx, "poll", pace{interval: e.opts.Window, wake: e.wakePoll}, func(ctx context.Context, now time.Time) error {
@@ -93,11 +92,11 @@ func (e *Engine) pollLoop(ctx context.Context) {
 	})
 }
 
-// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. It also wakes the poll when own
-// fires were lost.
+// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. It also wakes the poll after
+// lost fires of its own.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	e.every(ctx, "sweep", pace{interval: e.opts.Grace}, func(ctx context.Context, now time.Time) error {
-		// Not at each loss: where nodes contend, that would be one poll after the other.
+		// Not at each loss: where nodes contend, that would cause one poll after the other.
 		if e.plan.LostFires.Swap(false) {
 			e.wakePoll.Notify()
 		}
@@ -122,7 +121,7 @@ func (e *Engine) aheadLoop(ctx context.Context) {
 		case more:
 			continue
 		}
-		wait := claimPause // unless a poll, or room in the timeline, ends it earlier
+		wait := claimPause // a poll, or room in the timeline, ends it earlier
 		if head, ok := e.plan.Ahead.Head(); ok && !e.plan.Timeline.IsFull() {
 			wait = min(wait, e.clock.Until(head.Add(-plan.Soon)))
 		}
@@ -135,8 +134,8 @@ func (e *Engine) aheadLoop(ctx context.Context) {
 	}
 }
 
-// adoptLoop adopts runs that nobody works on, and schedules the next fire of fixed delays whose run
-// ended without this node's knowledge. A notification wakes it at once; without one, nodes take turns.
+// adoptLoop adopts runs without a node, and schedules the next fire of fixed delays whose run ended without this node's
+// knowledge. A notification wakes it at once; without one, nodes take turns.
 func (e *Engine) adoptLoop(ctx context.Context) {
 	e.every(ctx, "adopt", pace{e.opts.Handler, e.wakeAdopt, e.turnToAdopt(e.opts.Handler)}, func(ctx context.Context, now time.Time) error {
 		e.letNewerAdopt(ctx, 1)
@@ -144,10 +143,10 @@ func (e *Engine) adoptLoop(ctx context.Context) {
 	})
 }
 
-// turnAdopt is how many nodes take turns to look for runs that no notification told of.
+// turnAdopt is how many nodes take turns to look for runs that no notification announced.
 const turnAdopt = 3
 
-// turnToAdopt returns whether it is this node's turn in an interval.
+// turnToAdopt returns a function that reports this node's turn in an interval.
 func (e *Engine) turnToAdopt(interval time.Duration) func(time.Time) bool {
 	return func(now time.Time) bool {
 		mine, _ := e.fleet.Turn(now, interval, 0, turnAdopt)
@@ -155,7 +154,7 @@ func (e *Engine) turnToAdopt(interval time.Duration) func(time.Time) bool {
 	}
 }
 
-// adopt adopts runs that nobody works on, as far as the pool has room for them.
+// adopt adopts runs without a node, as far as the pool has room for them.
 func (e *Engine) adopt(ctx context.Context) error {
 	return e.adopter.Due(ctx, e.idle, time.Time{}, e.clock.Now())
 }
@@ -169,8 +168,8 @@ func (e *Engine) hasRoom() {
 	}
 }
 
-// letNewerAdopt gives newer nodes a head start with runs that nobody works on and retries, if this node
-// leaves long attempts to them. Which of these runs are long is not known before they are adopted.
+// letNewerAdopt gives newer nodes a head start with retries and runs without a node, if this node leaves long attempts
+// to them. Which of these runs are long is unknown before they are adopted.
 func (e *Engine) letNewerAdopt(ctx context.Context, graces int) {
 	if e.fleet.Yields() {
 		backoff.Sleep(ctx, time.Duration(graces)*e.opts.Grace)
@@ -178,8 +177,8 @@ func (e *Engine) letNewerAdopt(ctx context.Context, graces int) {
 }
 
 const (
-	// purgePause leaves the database to others between two calls of a long purge, and purgeRest does so for that many
-	// times as long as the call took: what is removed is years old, and fires are not to wait for it.
+	// A long purge leaves the database to others between two calls: for at least purgePause, and for purgeRest times as
+	// long as the call took. The removed history is years old, and fires must not wait for it.
 	purgePause = time.Second
 	purgeRest  = 4
 	// busyPause is how long to wait while another node purges, or after a step that failed.
@@ -187,7 +186,7 @@ const (
 )
 
 // purgeLoop removes history past its retention, at once and then about every PurgeInterval, in turns with the other
-// nodes: what there is to remove is the same for all. While there is more, it goes on after a short pause.
+// nodes, because the history is the same for all. While there is more, it goes on after a short pause.
 func (e *Engine) purgeLoop(ctx context.Context) {
 	for more := true; ctx.Err() == nil; {
 		pause := loop.Spread(e.opts.PurgeInterval)
@@ -201,8 +200,9 @@ func (e *Engine) purgeLoop(ctx context.Context) {
 	}
 }
 
-// purgeOnce makes one round, and returns how long to wait for the next, and whether that is to come in any case. A node
-// that died while it purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
+// purgeOnce makes one round. It returns the pause until the next; more is true if that one comes even if it is not the
+// node's turn. A node that died while it purged keeps its lock for a minute, so a node that finds the lock taken tries
+// again then.
 func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, more bool, err error) {
 	begun := time.Now()
 	removed, err := e.store.Purge(ctx, e.fleet.ID(), time.Time{})

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Reached returns when a heartbeat last reached the database, by the clock of this machine, zero: none has yet, and whether
-// the latest one did.
+// Reached returns the time of the last heartbeat that reached the database, by the clock of this machine; zero: none
+// has yet. well is false if the latest one did not.
 func (e *Engine) Reached() (at time.Time, well bool) { return e.fleet.Reached(e.opts.Heartbeat) }
 
 // register joins the fleet under a new id, in the state that the operator wants.
@@ -30,7 +30,7 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 		return err
 	}
 	e.fleet.Joined(id, state, sent)
-	e.wakeHeartbeat.Notify() // to know the other nodes
+	e.wakeHeartbeat.Notify() // to learn of the other nodes
 	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
 	return nil
 }
@@ -78,13 +78,13 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	rolledBack := e.fleet.AwaitsRollbackChoice()
 	activated, moved := e.fleet.Heartbeat(heartbeat, sent)
 	if rolledBack != heartbeat.RolledBack {
-		// Of a database that lost commits, or had them back, a revision may mean something else by now.
+		// After a rollback of the database, or its end, a revision may mean something else.
 		e.plan.Forget()
 		e.plan.Floors.Reset()
 		e.claims.InDoubt()
 	}
 	if activated {
-		e.plan.Floors.Reset() // it may not have heard of changes
+		e.plan.Floors.Reset() // it may have missed notifications of changes
 	}
 	if activated || moved {
 		e.wakePoll.Notify()
@@ -95,7 +95,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	return nil
 }
 
-// report is what the node says of itself in a heartbeat.
+// report returns the node's report about itself for a heartbeat.
 func (e *Engine) report() dispatcher.NodeReport {
 	fires, lag := e.metrics.load.read()
 	report := dispatcher.NodeReport{
@@ -118,20 +118,19 @@ const (
 	mostSkew = 30 * time.Second
 )
 
-// A shutdown has two parts. In the drain, attempts in flight finish, Options.Drain long at most. Then the node
-// closes: it hands back what was not begun, stores the last outcomes and leaves the fleet, Options.Closing
-// long at most. Platforms kill a process that takes longer than they were told, so both bounds hold
-// whatever the database does: at the end of the second, every statement that still waits is given up.
+// A shutdown has two parts. In the drain, attempts in flight finish, for Options.Drain at most. Then the node closes:
+// it hands back the runs that were not begun, stores the last outcomes and leaves the fleet, in Options.Closing at
+// most. Platforms kill a process that takes longer than configured, so both bounds hold even if the database does not
+// respond: at the end of the second, every statement that still waits is given up.
 
-// leaveTime is the part of Options.Closing that is kept to leave the fleet. Other nodes adopt the runs of a
-// node that has left at once, and those of any other node only when it counts as dead.
+// leaveTime is the part of Options.Closing that is reserved for leaving the fleet. Other nodes adopt the runs of a node
+// that has left at once, and those of any other node only when it counts as dead.
 const leaveTime = time.Second
 
-// drain ends the node's work, which began to end at begun. It hands back the runs that were not begun and
-// lets attempts in flight finish until the drain time has passed. Then it cuts off the rest: those that
-// were sent stay unrecorded, because only the node that adopts them can say that their outcome is unknown,
-// and those that still wait for the database's permission to begin are handed back, too. It calls
-// stopHeartbeats before the node leaves.
+// drain ends the node's work, from begun on. It hands back the runs that were not begun and lets attempts in flight
+// finish until the drain time has passed. Then it cuts off the rest. Attempts that were sent stay unrecorded, because
+// only the node that adopts them can record that their outcome is unknown. Runs that still wait for the database's
+// permission to begin are handed back, too. It calls stopHeartbeats before the node leaves.
 func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func()) {
 	id, waiting := e.fleet.ID(), e.pool.TakeNotAttempted()
 	failpoint.Hit(failpoint.InDrain)
@@ -161,33 +160,33 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 		"handed_back", len(waiting)+len(notBegun), "cut_off", cutOff, "recorded", recorded)
 }
 
-// handBack queues runs again that were not begun.
+// handBack queues runs that were not begun again.
 func (e *Engine) handBack(ctx context.Context, runs []run.HeldRun) {
 	if len(runs) > 0 {
 		e.log.Failed(ctx, "hand back runs", e.store.Release(ctx, runs))
 	}
 }
 
-// A long attempt is one that may outlast the drain of its node: its job's timeout is longer. Its node asks
-// for protection meanwhile, and what replaces nodes waits until an old node has no long attempt. If they
-// are frequent, it would wait for ever, because the old node goes on to claim its share of them. So while new
-// nodes come, old ones leave them long attempts: see yielding.
+// A long attempt is one that may outlast the drain of its node: its job's timeout is longer. Its node asks for
+// protection meanwhile, and a deployment waits until an old node has no long attempt. If they are frequent, it would
+// never end, because the old node goes on to claim its share of them. So while new nodes come, old ones leave them long
+// attempts: see yielding.
 
 // longAttempts are the long attempts of this node.
 type longAttempts struct {
-	protection Protector // nil: none
+	protection Protector // nil: no protection
 
 	mu       sync.Mutex
 	inFlight int
-	began    time.Time // of the spell; zero: there is none
+	began    time.Time // of the spell; zero: no spell
 	ended    time.Time // when the last of them ended
 }
 
-// spellPause is how long a node has no long attempt until its spell of them is over. What replaces nodes
-// has that time to stop it while it is free, and the node takes no new ones as long as new nodes do.
+// spellPause is how long a node must have no long attempt before its spell of them is over. A deployment can stop the
+// node in that time, and the node takes no new long attempts while new nodes do.
 const spellPause = 2 * time.Minute
 
-// begin asks for protection, and notes when the spell began by the database's clock.
+// begin asks for protection, and notes when the spell began, by the database's clock.
 func (l *longAttempts) begin(now time.Time) (release func()) {
 	l.since(now) // ends a spell that is over
 	release = l.protection.Hold()
@@ -207,7 +206,7 @@ func (l *longAttempts) end(now time.Time) {
 	l.ended = now
 }
 
-// since returns when the spell of long attempts began that lasts; nil: there is none.
+// since returns when the current spell of long attempts began; nil: no spell.
 func (l *longAttempts) since(now time.Time) *time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,8 +220,8 @@ func (l *longAttempts) since(now time.Time) *time.Time {
 	return &began
 }
 
-// protect asks for the protection of the node during a long attempt. It does not wait for it: a fire is
-// never late because of its platform. It is a step of an attempt.
+// protect asks for the protection of the node during a long attempt. It does not wait for it: a fire is never late
+// because of its platform. It is a step of an attempt.
 func (e *Engine) protect(_ context.Context, a *attempt) result {
 	if e.long.protection == nil || a.call.Target.Timeout() <= e.opts.Drain {
 		return proceed

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// metrics are what an operator watches of a node.
+// metrics are the metrics of a node.
 type metrics struct {
 	load     load                   // for heartbeats
 	usage    usage                  // of the pool
@@ -84,7 +84,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// registerGauges registers what is read from the engine when it is asked for.
+// registerGauges registers metrics that are read from the engine at each scrape.
 func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 	for _, gauge := range []struct {
 		name, help string
@@ -118,7 +118,7 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 	}
 }
 
-// buildInfo tells the versions of the program and of its time zones, which may change while it runs.
+// buildInfo exports the versions of the program and of its time zones, which may change while it runs.
 type buildInfo struct{ *prometheus.Desc }
 
 // Describe sends the description of the metric.
@@ -157,7 +157,7 @@ func (m *metrics) purged(t dispatcher.Purged) {
 	m.removed.WithLabelValues("partition").Add(float64(t.Partitions))
 }
 
-// load counts what the node does, for its heartbeats.
+// load is the work of the node, for its heartbeats.
 type load struct {
 	mu     sync.Mutex
 	recent []claims // of the last minute, oldest first
@@ -183,7 +183,7 @@ func (l *load) claimed(fires int) {
 	l.recent = append(l.recent, claims{now, fires})
 }
 
-// began notes how late an attempt began. first says that it is the first of a scheduled fire.
+// began notes how late an attempt began. first is true for the first attempt of a scheduled fire.
 func (l *load) began(late time.Duration, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,8 +215,8 @@ func (l *load) read() (fires int, lag time.Duration) {
 	return fires, lag
 }
 
-// usage is how busy the node was in the last minute. A look at one moment would miss herds: jobs like to
-// fire on the minute, and metrics are read at any second.
+// usage is how busy the node was in the last minute. A single sample would miss herds: jobs like to fire on the minute,
+// and metrics are read at any second.
 type usage struct {
 	mu     sync.Mutex
 	shares []float64 // of the pool in use, about one a second, the latest last
@@ -293,8 +293,8 @@ type appMetrics struct {
 	lines       *limit.Lines
 }
 
-// attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
-// of such an attempt counts again if a node finds it, and not if the callback says that it succeeded.
+// attemptStates are the states in which an attempt can end. An attempt that waits for a callback was accepted by its
+// target. Its end counts again if a node finds it, and not if the callback reports a success.
 var attemptStates = []run.State{run.Succeeded, run.Failed, run.TimedOut,
 	run.Cancelled, run.Lost, run.Superseded, run.WaitingCallback}
 
@@ -333,13 +333,13 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 	})
 }
 
-// attemptKey is what attempts are timed by.
+// attemptKey is the key of the times of attempts.
 type attemptKey struct {
 	target target.Kind
 	state  run.State
 }
 
-// newAttemptSeconds registers how long attempts take.
+// newAttemptSeconds registers the durations of attempts.
 func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
 	all := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "carillon_attempt_seconds", Help: "Time that requests of attempts took, by kind of target and state.",
@@ -355,27 +355,27 @@ func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
 	return seconds
 }
 
-// notable is from how long on an observation is one that people look for.
+// notable is the shortest observation that is worth a look.
 const notable = time.Second
 
-// timed is a histogram whose buckets name a run as an example: one a second, and one that took notably long. An exemplar costs
-// several times what an observation does, and nobody looks at more. While a node is overloaded all take long, and then cost
-// matters most.
+// timed is a histogram whose buckets name a run as an example: one a second, and one that took notably long. An
+// exemplar costs several times as much as an observation, and more of them are of no use. While a node is overloaded
+// all runs take long, and then cost matters most.
 type timed struct {
 	observer prometheus.ExemplarObserver
 	notable  time.Duration
 	seconds  *exemplarSeconds
 }
 
-// exemplarSeconds are when the latest exemplars were made, in Unix time.
+// exemplarSeconds are the times of the latest exemplars, in Unix time.
 type exemplarSeconds struct{ usual, notable atomic.Int64 }
 
 func newTimed(observer prometheus.Observer, notable time.Duration) timed {
 	return timed{observer.(prometheus.ExemplarObserver), notable, &exemplarSeconds{}} // all histograms of this library are
 }
 
-// observe notes that something of a run took a time, as seen at a local time. The exemplar names the trace, too, if there is
-// one to be found.
+// observe notes a duration of a run, as seen at a local time. The exemplar also names the trace if the trace is
+// recorded.
 func (t timed) observe(took time.Duration, call *target.Call, at time.Time) {
 	latest := &t.seconds.usual
 	if took >= t.notable {
@@ -392,7 +392,7 @@ func (t timed) observe(took time.Duration, call *target.Call, at time.Time) {
 	t.observer.ObserveWithExemplar(took.Seconds(), labels)
 }
 
-// began notes how late an attempt began. first says that it is the first of a scheduled fire.
+// began notes how late an attempt began. first is true for the first attempt of a scheduled fire.
 func (m *metrics) began(call *target.Call, late time.Duration, first bool, at time.Time) {
 	m.load.began(late, first)
 	if first {
@@ -402,7 +402,7 @@ func (m *metrics) began(call *target.Call, late time.Duration, first bool, at ti
 
 // ended counts the end of an attempt, and logs one that failed.
 func (e *Engine) ended(ctx context.Context, a *attempt) {
-	// What could not be resolved, such as a run of a deleted job, has no call.
+	// An attempt that was not resolved, such as one of a deleted job, has no call.
 	of := e.metrics.apps.Of(cmp.Or(a.call.App, a.run.Queue.App))
 	if counter, known := of.attempts[a.outcome.State]; known {
 		counter.Inc()
@@ -423,8 +423,8 @@ func (e *Engine) timeAttempt(a *attempt) {
 	}
 }
 
-// logFailure logs an attempt that failed, if its app has a line left. What the target said stays out: it may have any text
-// in it, and the run has it.
+// logFailure logs an attempt that failed, if its app has a line left. It leaves the target's message out: that may
+// contain any text, and the run has it.
 func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *limit.Lines) {
 	left, log := lines.May("attempt failed", a.outcome.EndedAt)
 	if left > 0 {
@@ -445,6 +445,6 @@ func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *limit.Lines)
 	e.log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", attributes...)
 }
 
-// linesPerSecond is how many failed attempts of an app a node logs in a second. A target that is down can fail thousands,
-// and the log shall tell of other apps, too.
+// linesPerSecond is how many failed attempts of an app a node logs in a second. A target that is down can fail
+// thousands, and the log has to show other apps, too.
 const linesPerSecond = 10

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Adopter adopts runs that no node works on, as far as the pool has room for them.
+// Adopter adopts runs without a node, as far as the pool has room for them.
 type Adopter struct {
 	plan.Node
 	Store  adoptStore
@@ -28,29 +28,29 @@ type adoptStore interface {
 	Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error)
 }
 
-// Adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays where it is. It
-// is then part of a backlog, which the node goes through in turns, a portion at a time, and after what has become due
-// since it last looked. So a backlog of one job delays neither the runs of others nor anything else that the node does.
-// In each portion the apps take turns, and each app goes on from where it was, or begins again when it came to its end.
+// Adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays in the database as
+// part of a backlog. The node first looks at runs that have become due since its last look, and then at a portion of
+// the backlog. So a backlog of one job delays neither the runs of others nor other work of the node. In each portion
+// the apps take turns. Each app continues after its last run, and begins again at its end.
 type Adoption struct {
 	query   dispatcher.AdoptQuery
 	Wake    loop.Signal
-	seen    time.Time                      // what was due by then is part of the backlog
-	After   map[int64]dispatcher.Adoptable // of apps whose backlog is looked through, the last run that was looked at
-	refused bool                           // some of it, up to there, had no place
-	Backlog bool                           // some of it had none in the turn before
+	seen    time.Time                      // runs that were due by then are part of the backlog
+	After   map[int64]dispatcher.Adoptable // the last run looked at, by app, for the apps with a backlog
+	refused bool                           // a run of the backlog, so far, had no place
+	Backlog bool                           // a run of it had none in the turn before
 	Clogged atomic.Bool                    // to be woken when the pool has room
 }
 
-// NewAdoption returns an Adoption that has looked for nothing yet. It wakes the loop that looks, by wake.
+// NewAdoption returns an Adoption that has not looked yet. It wakes its loop by wake.
 func NewAdoption(query dispatcher.AdoptQuery, wake loop.Signal) *Adoption {
 	return &Adoption{query: query, Wake: wake, After: map[int64]dispatcher.Adoptable{}}
 }
 
-// backlogPages is how many pages are looked through at once.
+// backlogPages is the number of pages of one portion.
 const backlogPages = 10
 
-// Due adopts the runs that are due by now. Nothing is due before from; zero: that is not known.
+// Due adopts the runs that are due by now. Nothing is due before from; zero: unknown.
 func (a *Adopter) Due(ctx context.Context, of *Adoption, from, now time.Time) error {
 	query := of.query
 	if of.Backlog || len(of.After) > 0 {
@@ -78,8 +78,8 @@ func (a *Adopter) Due(ctx context.Context, of *Adoption, from, now time.Time) er
 	return err
 }
 
-// adoptPages adopts the runs of a query, page by page, and notes in it how far it came with each app. It reports whether it
-// came to the end, and whether some had no place.
+// adoptPages adopts the runs of a query, page by page, and notes in it the last run of each app. end is true at the end
+// of the query, and refused is true if some runs had no place.
 func (a *Adopter) adoptPages(ctx context.Context, query dispatcher.AdoptQuery) (end, refused bool, err error) {
 	for range backlogPages {
 		loop.Turned(ctx)
@@ -104,14 +104,14 @@ func (a *Adopter) adoptPages(ctx context.Context, query dispatcher.AdoptQuery) (
 	return false, refused, nil
 }
 
-// Admission is a run that may be adopted, and the queue in which it takes a place.
+// Admission is a run that may be adopted, and the queue of its place.
 type Admission struct {
 	dispatcher.Adoptable
 	Queue  pool.QueueKey
 	weight int
 }
 
-// Look returns runs that the node may adopt, with the jobs as they are now.
+// Look returns runs that the node may adopt, with their current jobs.
 func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]Admission, error) {
 	query.Apps, query.Labels, query.Node = a.Options.Apps, a.Options.Labels, a.Fleet.ID()
 	found, err := a.Store.Adoptable(ctx, *query)
@@ -137,7 +137,7 @@ func (a *Adopter) Look(ctx context.Context, query *dispatcher.AdoptQuery) ([]Adm
 	return page, nil
 }
 
-// Admit takes places for runs, and returns those that have one. full tells that the pool has none at all.
+// Admit takes places for runs, and returns the runs that have one. full is true if the pool has no place at all.
 func (a *Adopter) Admit(page []Admission) (places []Admission, full bool) {
 	for _, run := range page {
 		switch a.Pool.Admit(run.Queue) {

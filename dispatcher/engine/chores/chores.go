@@ -23,16 +23,16 @@ import (
 // handlerPage is how many triggers or jobs one statement of a step changes.
 const handlerPage = 1000
 
-// Chores are what a node does every 15 s besides its fires, for itself and for the fleet.
+// Chores are the periodic work of a node apart from its fires: every 15 s, for itself and for the fleet.
 type Chores struct {
 	plan.Node
 	Parts
 	rows      []chore
-	fleetRows []chore // their locks are asked for at once
+	fleetRows []chore // one request takes all of their locks
 	metrics   *metrics
 	Bytes     *bytesKept
 	zones     followedZones
-	missing   map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
+	missing   map[pool.AttemptKey]time.Time // when a run was first missed; see Reclaim
 	left      left
 	// When this node last looked for runs to reclaim, for other time zone data, and for leaks.
 	reclaimAt, zonesAt, mended time.Time
@@ -40,11 +40,11 @@ type Chores struct {
 	census                     census
 }
 
-// Store is what chores ask of a store. Package dispatcher says what each method does.
+// Store is the part of a store that chores use. Package dispatcher documents each method.
 type Store interface {
 	adoptStore
 	dispatcher.Locks
-	alert.AlertWatch // conditions that time decides about
+	alert.AlertWatch // conditions that depend on time
 	MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 	FailLostRuns(ctx context.Context, now time.Time) (int, error)
 	EndBroadcasts(ctx context.Context, parents []run.Key, now time.Time) (int, error)
@@ -79,7 +79,7 @@ type Store interface {
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
 }
 
-// Parts are what chores work with.
+// Parts are the dependencies of chores.
 type Parts struct {
 	Store  Store
 	Plan   *plan.Planner
@@ -88,13 +88,13 @@ type Parts struct {
 	Wakes  Wakes
 	// hasSlot reports whether an attempt of a run under a token has a slot here.
 	HasSlot func(run.HeldRun) bool
-	// missed counts fires that were missed, by what was decided about them.
+	// Missed counts missed fires by the decision about them.
 	Missed func(app string, decision dispatcher.Decision, fires int)
-	// registry is where they register their metrics.
+	// Registry is where they register their metrics.
 	Registry prometheus.Registerer
 }
 
-// Wakes wake the loops that go on with what a chore has found.
+// Wakes wake the loops that continue the work of a chore.
 type Wakes struct{ Poll, Adopt, Follow, Retry loop.Signal }
 
 // New returns the chores of a node that follows no time zone data yet.
@@ -134,23 +134,24 @@ func New(parts Parts) *Chores {
 	return c
 }
 
-// chore is one row of what the handler does.
+// chore is one row of the handler's work.
 type chore struct {
 	name string
-	// lock is what keeps other nodes from it in the interval; empty: each node does it, or its step takes a lock once it knows
-	// that there is something to do.
+	// lock keeps other nodes from the chore in the interval; empty: each node does it, or its step takes a lock once it
+	// knows that there is work.
 	lock string
-	// every is the interval, and last when an interval began, which the step notes if there is no lock; 0: it is in each round.
+	// every is the interval; 0: the chore is part of each round. last is when an interval began; without a lock the
+	// step notes it.
 	every time.Duration
 	last  *time.Time
-	early func(now time.Time) bool // whether the interval need not be over; nil: it must
-	may   func() bool              // whether the node may do it now; nil: it may
+	early func(now time.Time) bool // allows the step before the interval is over; nil: never
+	may   func() bool              // allows the step now; nil: always
 	step  func(ctx context.Context, now time.Time) error
 }
 
-// Round makes one round. Steps for the fleet or for an app take a lock, so that one node does
-// them in a window; the others find out in one statement that there is nothing for them to do. Every write is a
-// compare-and-swap, so a node that froze under a lock and wakes when another node has it does no harm.
+// Round makes one round. Steps for the fleet or for an app take a lock, so that one node does them in an interval; one
+// statement tells the others that they have nothing to do. Every write is a compare-and-swap, so a node that froze
+// under a lock and wakes when another node has it does no harm.
 func (c *Chores) Round(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, one := range c.rows {
@@ -162,16 +163,16 @@ func (c *Chores) Round(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// do makes the step of a row if it is due and this node's.
+// do makes the step of a row if it is due and this node has its lock.
 func (c *Chores) do(ctx context.Context, one chore, now time.Time) error {
 	rests := one.every > 0 && !plan.Passed(*one.last, now, one.every) && (one.early == nil || !one.early(now))
 	if rests || one.may != nil && !one.may() {
 		return nil
 	}
 	if one.lock != "" {
-		// A node tries once in an interval, so if the one that has the lock goes, nobody may do it for that long. The lock is
-		// shorter than the interval: it is taken a little after the round began, and would else still be held in the node's
-		// next round of an interval later.
+		// A node tries once in an interval, so if the node with the lock dies, the step rests for that long. The lock
+		// is shorter than the interval: it is taken a little after the round began, and would otherwise still be held
+		// in the node's round one interval later.
 		*one.last = now
 		held := one.every * 8 / 10
 		locks, err := c.Store.Lock(ctx, dispatcher.LockRequest{Node: c.Fleet.ID(), Names: []string{one.lock}, AtMost: held, AtLeast: held})
@@ -185,9 +186,8 @@ func (c *Chores) do(ctx context.Context, one chore, now time.Time) error {
 // errLockExpired is the cause of a step's end when the time of its lock has passed.
 var errLockExpired = errors.New("the time of the lock has passed")
 
-// withLocks takes those of the named locks that are free, and calls do with their names. When the
-// time of the locks has passed, as after a freeze, do is stopped before its next statement, and the
-// next round goes on with what is left.
+// withLocks takes those of the named locks that are free, and calls do with their names. When the locks expire, as
+// after a freeze, it stops do before its next statement, and the next round does the rest.
 func (c *Chores) withLocks(ctx context.Context, names []string, do func(ctx context.Context, won []string) error) error {
 	sent := time.Now()
 	locks, err := c.Store.Lock(ctx, dispatcher.LockRequest{

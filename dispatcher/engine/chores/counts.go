@@ -13,27 +13,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// countInterval is how often one of the nodes counts what there is, and what is to come.
+// countInterval is how often one of the nodes counts the objects of the installation and its upcoming fires.
 const countInterval = time.Minute
 
 const (
 	// upcomingWithin is how far the count of upcoming fires looks ahead: time enough to start nodes.
 	upcomingWithin = 15 * time.Minute
-	// mostUpcoming bounds the count, and with it what it costs.
+	// mostUpcoming bounds the count, and with it its cost.
 	mostUpcoming = 100_000
 )
 
-// upcoming is what this node counted last.
+// upcoming is the latest count of this node.
 type upcoming struct {
 	mu      sync.Mutex
 	count   int
 	awaited int // callbacks
 	at      time.Time
-	tried   time.Time // when this node last tried to be the one that counts; only its loop uses it
+	tried   time.Time // when this node last tried to count; only its loop uses it
 }
 
-// countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd, and the runs that wait for
-// their callbacks. One node counts in a minute.
+// countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd, and the runs that wait
+// for their callbacks. One node counts each minute.
 func (c *Chores) countUpcoming(ctx context.Context, now time.Time) error {
 	count, err := c.Store.Upcoming(ctx, c.Options.Apps, now.Add(upcomingWithin), mostUpcoming)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Chores) countUpcoming(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// read returns the count until another node must have one: it can be two handler intervals late. Another
+// read returns the count until another node must have a newer one, which can be two handler intervals late. Another
 // node that counts meanwhile gets about the same, so the largest count of all nodes is the fleet's.
 func (u *upcoming) read(now time.Time, handler time.Duration) int {
 	fires, _ := u.counts(now, handler)
@@ -66,13 +66,13 @@ func (u *upcoming) counts(now time.Time, handler time.Duration) (fires, callback
 }
 
 const (
-	// mostCounted bounds each count, and with it what it costs.
+	// mostCounted bounds each count, and with it its cost.
 	mostCounted = 100_000
-	// overdueAfter is for how long a fire is due that counts as overdue: no node that works leaves one alone for so long.
+	// overdueAfter is the age from which a due fire counts as overdue: a working node claims its fires much earlier.
 	overdueAfter = 10 * time.Second
 )
 
-// census is what this node counted last.
+// census is the latest census of this node.
 type census struct {
 	mu    sync.Mutex
 	found dispatcher.Census
@@ -80,8 +80,8 @@ type census struct {
 	tried time.Time // see upcoming
 }
 
-// takeCensus counts what there is in the installation. As with upcoming fires, one node counts in a minute. It may be a
-// paused one: that no node is active is one of the things to find out.
+// takeCensus counts the objects of the installation. As with upcoming fires, one node counts each minute. It may be a
+// paused one, because the census also shows that no node is active.
 func (c *Chores) takeCensus(ctx context.Context, now time.Time) error {
 	found, err := c.Store.Census(ctx, now.Add(-overdueAfter), mostCounted)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Chores) takeCensus(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// read returns the census until another node must have taken one; nil: this node knows none.
+// read returns the census until another node must have taken a newer one; nil: this node has no valid census.
 func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
 	return &found
 }
 
-// censusGauges exports the census. All counts are 0 on nodes that know none; what is no count is missing there.
+// censusGauges exports the census. On nodes without a census, counts are 0 and other metrics are missing.
 type censusGauges struct {
 	chores                                                         *Chores
 	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
@@ -190,7 +190,7 @@ func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// choreMetrics are what an operator watches of the chores of a node.
+// metrics are the metrics of the chores of a node.
 type metrics struct {
 	leftSlots   prometheus.Counter
 	mendedLeaks *prometheus.CounterVec // by kind
@@ -198,7 +198,7 @@ type metrics struct {
 	rollbacks   prometheus.Gauge
 }
 
-// newChoreMetrics registers the metrics of c.
+// newMetrics registers the metrics of c.
 func newMetrics(c *Chores, registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		leftSlots: prometheus.NewCounter(prometheus.CounterOpts{
@@ -236,7 +236,7 @@ func newMetrics(c *Chores, registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// rolledBack notes whether there is a rollback that no operator has resolved.
+// rolledBack notes a rollback that no operator has resolved, or its end.
 func (m *metrics) rolledBack(yes bool) {
 	m.rollbacks.Set(0)
 	if yes {
@@ -244,16 +244,16 @@ func (m *metrics) rolledBack(yes bool) {
 	}
 }
 
-// bytesKept keeps the responses of apps within their quotas. It is an estimate: the node knows what all nodes have
-// stored as of its latest report, and what it has stored itself since.
+// bytesKept keeps the stored responses of apps within their quotas. It is an estimate: the node knows the total of all
+// nodes as of its latest report, and the bytes that it has stored itself since.
 type bytesKept struct {
 	mu     sync.Mutex
 	stored map[string]int64 // by app, since the latest report
 	kept   map[string]int64 // by app, as of that report
-	over   map[string]bool  // apps whose responses were dropped since; they are reported to learn when there is room again
+	over   map[string]bool  // apps with dropped responses since; a report of them tells when there is room again
 }
 
-// Take returns what is to be stored of a response: all of it, or a note that the app has no room for it.
+// Take returns the part of a response that may be stored: all of it, or a note that the app has no room for it.
 func (b *bytesKept) Take(app string, most int64, response *run.Response) *run.Response {
 	size := int64(sizeOf(response))
 	b.mu.Lock()
@@ -268,7 +268,7 @@ func (b *bytesKept) Take(app string, most int64, response *run.Response) *run.Re
 	}
 }
 
-// sizeOf is about how many bytes a response takes in the history.
+// sizeOf estimates how many bytes a response takes in the history.
 func sizeOf(r *run.Response) int {
 	size := 100 + len(r.Body) + len(r.LogTail) + len(r.State)
 	for name, value := range r.Headers {
@@ -277,8 +277,8 @@ func sizeOf(r *run.Response) int {
 	return size
 }
 
-// reportBytes tells the database what the node has stored, and learns what all have. A report whose outcome is unknown
-// counts again: the estimate is too high then, by what one node stores between two reports.
+// reportBytes reports the bytes that the node has stored, and learns the total of all nodes. A report whose outcome is
+// unknown counts again: the estimate is then too high by at most the bytes that one node stores between two reports.
 func (c *Chores) reportBytes(ctx context.Context, _ time.Time) error {
 	b := c.Bytes
 	b.mu.Lock()

@@ -1,5 +1,5 @@
-// Package chores is what a node does every 15 s besides its fires: for the fleet, for apps and for itself. New has the chores
-// as rows. Each is a step, how often it is made, and the lock that keeps the other nodes from it.
+// Package chores is the periodic work of a node apart from its fires: every 15 s, for the fleet, for apps and for
+// itself. New lists the chores as rows: a step, its interval, and the lock that keeps other nodes from it.
 //
-// It also adopts runs that no node works on, for the loops of package engine that look for them.
+// The package also adopts runs without a node, for the loops of package engine that look for them.
 package chores

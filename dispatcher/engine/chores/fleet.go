@@ -15,9 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// workForFleet does what one node does for all in a window: it marks nodes dead and takes over from them, and what fleetRows
-// has. It asks for the locks of all that at once. A node that may not judge others leaves their lock to those that may, and
-// takes over from the dead without it.
+// workForFleet does the work that one node does for all in an interval: it marks nodes dead, takes over from them, and
+// does the rows of fleetRows. It asks for all of these locks at once. A node that may not mark others dead leaves that
+// lock to nodes that may, and takes over from dead nodes without it.
 func (c *Chores) workForFleet(ctx context.Context, now time.Time) error {
 	rows := c.fleetRows
 	heartbeat, may := c.Fleet.MayMarkDead()
@@ -44,8 +44,8 @@ func (c *Chores) workForFleet(ctx context.Context, now time.Time) error {
 	}))
 }
 
-// markDeadNodes declares nodes dead whose heartbeats stayed out, and takes over from them. heartbeat is the latest of
-// this node.
+// markDeadNodes marks nodes without recent heartbeats dead, and takes over from them. heartbeat is the latest of this
+// node.
 func (c *Chores) markDeadNodes(ctx context.Context, heartbeat time.Time) error {
 	dead, err := c.Store.MarkDead(ctx, c.Fleet.ID(), heartbeat, c.Options.DeadAfter+c.Options.ClockMargin, time.Time{})
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Chores) markDeadNodes(ctx context.Context, heartbeat time.Time) error {
 	return c.takeOver(ctx)
 }
 
-// takeOver ends the runs of dead nodes that may have been sent and must not be repeated, ends broadcasts of which no shard is
-// left, and passes the slots of dead nodes on. The adopt loop takes their other runs.
+// takeOver ends the runs of dead nodes that may have been sent and must not be repeated, ends broadcasts without open
+// shards, and passes the slots of dead nodes on. The adopt loop takes their other runs.
 func (c *Chores) takeOver(ctx context.Context) error {
 	loop.Turned(ctx)
 	lost, err := c.Store.FailLostRuns(ctx, time.Time{})
@@ -74,8 +74,8 @@ func (c *Chores) takeOver(ctx context.Context) error {
 	return errors.Join(err, broadcasts, c.Store.GrantWaiting(ctx))
 }
 
-// handleRollback reports a rollback of the database that no operator has resolved, and carries out a
-// skip. Paused nodes do it, too, because a rollback pauses all nodes.
+// handleRollback reports a rollback of the database that no operator has resolved, and carries out a skip. Paused nodes
+// do it, too, because a rollback pauses all nodes.
 func (c *Chores) handleRollback(ctx context.Context, _ time.Time) error {
 	if !c.Fleet.AwaitsRollbackChoice() { // as the latest heartbeat says
 		c.metrics.rolledBack(false)
@@ -110,10 +110,10 @@ func (c *Chores) handleRollback(ctx context.Context, _ time.Time) error {
 	})
 }
 
-// Reclaim executes runs that the database gives to this node and that the node does not have: their
-// claim was committed after the node had given up its response and looked for it. A run that is
-// missing now may be on its way to the pool; one that is still missing an interval later is not.
-// After a rollback the node may have executed them already, so that is for the operator to choose.
+// Reclaim executes runs that belong to this node in the database and that the node does not have: their claim was
+// committed after the node had given up its response and looked for it. A run that is missing now may be on its way to
+// the pool; one that is still missing an interval later is not. After a rollback the node may have executed these runs
+// already, so the operator chooses what happens to them.
 func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 	if c.Fleet.AwaitsRollbackChoice() {
 		c.reclaimAt = now
@@ -127,7 +127,7 @@ func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 	c.missing = map[pool.AttemptKey]time.Time{}
 	var mine []run.HeldRun
 	for _, run := range held {
-		// In this order: a token is closed after its runs are in the pool.
+		// Keep this order: a token is closed after its runs are in the pool.
 		if c.Claims.IsOpen(run.Token) || c.Pool.Owns(run) {
 			continue
 		}
@@ -146,24 +146,24 @@ func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// reclaimInterval is how often a node looks for runs to reclaim without a reason to.
+// reclaimInterval is how often a node looks for runs to reclaim without a particular reason.
 const reclaimInterval = time.Minute
 
-// missesRuns reports whether there may be something to reclaim, or the round before missed a run.
+// missesRuns reports that there may be runs to reclaim, or that the round before missed a run.
 func (c *Chores) missesRuns(now time.Time) bool { return c.inDoubt(now) || len(c.missing) > 0 }
 
-// missesAttempts reports whether there may be something to settle, or the round before missed an attempt.
+// missesAttempts reports that there may be attempts to settle, or that the round before missed one.
 func (c *Chores) missesAttempts(now time.Time) bool {
 	return c.inDoubt(now) || len(c.left.missed) > 0
 }
 
-// inDoubt reports whether the database may give to this node what the node does not have: a claim had no response a while
+// inDoubt reports that this node may have more runs in the database than in memory: a claim had no response a while
 // ago, or a rollback was noticed or resolved.
 func (c *Chores) inDoubt(now time.Time) bool {
 	return c.Claims.Doubted(now, c.Options.DeadAfter+2*c.Options.Handler)
 }
 
-// submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others
+// submitMissed submits runs that the node holds without knowing it, as far as the pool has room for them. The others
 // stay missing.
 func (c *Chores) submitMissed(ctx context.Context, id run.NodeID, mine []run.HeldRun, now time.Time) {
 	var admitted []*plan.Held
@@ -180,23 +180,23 @@ func (c *Chores) submitMissed(ctx context.Context, id run.NodeID, mine []run.Hel
 	}
 }
 
-// left is what the database says that this node has, for attempts that it does not make: slots, and runs that it has begun. The
-// end of the attempt was among the commits that a rollback lost, or the run was cancelled before the node learned that it
-// has it. While a node lives, nobody else can tell that none of its requests is in flight.
+// left is what belongs to this node in the database without an attempt on the node: slots, and runs that it has begun.
+// The end of the attempt was among the commits that a rollback lost, or the run was cancelled before the node knew
+// about it. While a node lives, only the node itself can know that none of its requests is in flight.
 type left struct {
 	missed map[leftAttempt]time.Time // when an attempt was first missed
 	at     time.Time                 // when the node last looked
 }
 
-// leftAttempt is an attempt of a run under a token, of which the number may be unknown.
+// leftAttempt is an attempt of a run under a token. Its number may be unknown.
 type leftAttempt struct {
 	run.Key
 	token run.Token
 }
 
-// settleLeft gives back the slots of attempts that this node does not make, and ends the runs that it had begun as lost. An attempt
-// that is missed now may be on its way to the pool; one that is still missed an interval later is not. While a rollback
-// awaits its choice nothing ends: replay attempts the runs with their slots.
+// settleLeft gives back the slots of attempts that this node does not make, and ends the runs that it had begun as
+// lost. An attempt that is missed now may be on its way to the pool; one that is still missed an interval later is not.
+// While a rollback awaits an operator's choice nothing ends: replay attempts the runs with their slots.
 func (c *Chores) settleLeft(ctx context.Context, now time.Time) error {
 	waits := c.Fleet.AwaitsRollbackChoice()
 	begun, err := c.Store.Begun(ctx, c.Fleet.ID())
@@ -254,7 +254,7 @@ func (c *Chores) releaseLeft(ctx context.Context, runs []run.HeldRun) error {
 	return nil
 }
 
-// findLeftSlots returns the slots that this node has, by the database, and may have left.
+// findLeftSlots returns slots of this node in the database that it may no longer need.
 func (c *Chores) findLeftSlots(ctx context.Context) (found []run.HeldRun, err error) {
 	var after dispatcher.SlotKey
 	for more := true; more; {
@@ -269,8 +269,8 @@ func (c *Chores) findLeftSlots(ctx context.Context) (found []run.HeldRun, err er
 	return found, nil
 }
 
-// mendLeaks lets runs go on that wait for something that never comes, as after somebody edited the database. What else is left is freed
-// by the node that has it, by a probe or by the loop that follows ends.
+// mendLeaks releases runs that wait for something that never comes, for example after a manual edit of the database.
+// Other leftovers are freed by the node that holds them, by a probe, or by the loop that follows ends.
 func (c *Chores) mendLeaks(ctx context.Context, now time.Time) error {
 	leaks, err := c.Store.MendLeaks(ctx, handlerPage, time.Time{})
 	for _, leak := range leaks {
@@ -283,8 +283,8 @@ func (c *Chores) mendLeaks(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// retrySetAside lets runs be found again that were set aside long enough ago, and learns which other rows to leave out. There are
-// mostly none, so each node asks, without a lock.
+// retrySetAside makes rows visible again that were set aside long enough ago, and learns which other rows to leave out.
+// There are mostly none, so each node asks, without a lock.
 func (c *Chores) retrySetAside(ctx context.Context, now time.Time) error {
 	retried, err := c.Store.RetrySetAside(ctx, handlerPage, now)
 	if retried > 0 {

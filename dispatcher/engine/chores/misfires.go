@@ -22,8 +22,8 @@ const settleBatch = 100
 // SettleMisfires settles the misfires of the apps that have any.
 func (c *Chores) SettleMisfires(ctx context.Context, now time.Time) error {
 	_, version := c.Fleet.Shares(nil, nil)
-	// Before left, nothing is left that was on time when this node last looked at all that it serves; zero: it does not know.
-	// If nothing is overdue now, what will be was on time then, so it is not due earlier.
+	// Before left, no fire is left that was on time at this node's last look at all that it serves; zero: unknown. If
+	// nothing is overdue now, any fire that becomes overdue later was on time then, so it is not due earlier.
 	look, left := c.Plan.Floors.Misses.Begin(now, 0, time.Time{}), c.Plan.Floors.Left()
 	if c.Fleet.Alone() { // its share is everything
 		left = c.Plan.Floors.Window.Known(version)
@@ -32,7 +32,7 @@ func (c *Chores) SettleMisfires(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.Plan.Overdue.Settling(time.Time{}, now) // until this node finds what it is to settle
+	c.Plan.Overdue.Settling(time.Time{}, now) // until this node finds misfires to settle
 	if len(apps) == 0 {
 		c.Plan.Floors.Misses.End(look, time.Time{}, left)
 		return nil
@@ -47,10 +47,10 @@ func (c *Chores) SettleMisfires(ctx context.Context, now time.Time) error {
 	})
 }
 
-// settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns,
-// page by page. A trigger whose run finds no place in the pool waits, and delays no other. What is not reached within
-// an interval is left to the next round, because the handler has other steps. Nothing is overdue that was due before from,
-// which is the bound by which the apps were found; zero: that is not known.
+// settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns, page
+// by page. A trigger whose run finds no place in the pool waits, and delays no other. After an interval the rest is
+// left to the next round, because the handler has other steps. Nothing due before from is overdue; it is the bound by
+// which the apps were found; zero: unknown.
 func (c *Chores) settle(ctx context.Context, apps []string, from, now time.Time) error {
 	waiting, cancel := context.WithTimeout(ctx, c.Options.Handler)
 	defer cancel()
@@ -84,7 +84,7 @@ func (c *Chores) settle(ctx context.Context, apps []string, from, now time.Time)
 	return nil
 }
 
-// settling is how far the misfires of an app are settled. It is done at the end, if all had a place.
+// settling is the progress in the misfires of an app. It is done at the end, if all had a place.
 type settling struct {
 	dispatcher.DueQuery
 	refused bool // some had no place
@@ -139,9 +139,9 @@ func (c *Chores) settlePage(ctx context.Context, of *settling, now time.Time) (f
 	return first, len(missed), nil
 }
 
-// settleMissed decides about triggers that are too late. It returns the runs that were won, one of a
-// trigger at most, and the tokens that they were won under. Each step is stored before the next: a
-// node that finds a trigger after a crash in between goes on from there.
+// settleMissed decides about triggers that are too late. It returns the runs that were won, one of a trigger at most,
+// and their tokens. Each step is stored before the next: after a crash in between, the node that finds the trigger goes
+// on from there.
 func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time.Time) (runs []*plan.Held, drawn []run.Token) {
 	for len(missed) > 0 {
 		loop.Turned(ctx)
@@ -175,7 +175,7 @@ func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time
 			held = c.Claims.Reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		c.reportSettled(ctx, batch, missed, len(held))
-		c.Wakes.Follow.Notify() // something may follow missed fires
+		c.Wakes.Follow.Notify() // missed fires may have followers
 		for _, r := range c.Plan.HeldBy(batch.Node, held) {
 			r.Due, r.Detail.Schedule = now, schedules[r.TriggerID] // its scheduled time is long past
 			if r.Kind == run.KindCatchUp {
@@ -188,7 +188,7 @@ func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time
 	return runs, drawn
 }
 
-// reportSettled counts and logs what a batch has decided.
+// reportSettled counts and logs the decisions of a batch.
 func (c *Chores) reportSettled(ctx context.Context, batch dispatcher.SettleBatch, missed []plan.Entry, runs int) {
 	decisions := 0
 	for i, step := range batch.Settlements {
@@ -197,7 +197,7 @@ func (c *Chores) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 		}
 		c.Missed(missed[i].Queue.App, step.Decision, step.Count)
 		if _, delayed := missed[i].Schedule.FixedDelay(); delayed && step.CatchUp.IsZero() {
-			c.Wakes.Adopt.Notify() // no run ends that would schedule its next fire
+			c.Wakes.Adopt.Notify() // no run ends that would schedule the trigger's next fire
 		}
 	}
 	c.metrics.misfires.Add(float64(decisions))

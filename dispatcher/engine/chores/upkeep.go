@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Bounds of a round: how many states, jobs and late fires a portion has, and how many portions. More is left for the next round,
-// which goes on where this one ended.
+// Bounds of a round: how many states, jobs and late fires a portion has, and how many portions. The next round goes on
+// with the rest.
 const (
 	alertPage     = 200
 	alertPortions = 100
 )
 
-// watchAlerts looks at the conditions of alerts that time decides about, and lets jobs follow changes of alerts.
+// watchAlerts evaluates the alert conditions that depend on time, and queues the jobs that follow changes of alerts.
 func (c *Chores) watchAlerts(ctx context.Context, _ time.Time) error {
 	late := &alert.LateFire{}
 	return portions(ctx, alertPortions, func() (bool, error) {
@@ -37,8 +37,8 @@ func (c *Chores) watchAlerts(ctx context.Context, _ time.Time) error {
 	})
 }
 
-// portions makes a step after the other until there is no more to do, but no more than most. A round begins where the one
-// before ended, on whichever node.
+// portions repeats a step until it has no more to do, at most most times. A round begins where the one before ended, on
+// whichever node.
 func portions(ctx context.Context, most int, step func() (more bool, err error)) error {
 	for range most {
 		loop.Turned(ctx)
@@ -52,8 +52,8 @@ func portions(ctx context.Context, most int, step func() (more bool, err error))
 // expirePages is how many pages of endpoints a round removes at most.
 const expirePages = 10
 
-// expireEndpoints removes the endpoints of groups that stopped registering. Nodes route by when an endpoint expires, so
-// none gets a fire meanwhile.
+// expireEndpoints removes the endpoints of groups that stopped registering. Nodes route by the time at which an
+// endpoint expires, so an expired one gets no fire meanwhile.
 func (c *Chores) expireEndpoints(ctx context.Context, _ time.Time) error {
 	expired := 0
 	err := portions(ctx, expirePages, func() (bool, error) {
@@ -67,8 +67,8 @@ func (c *Chores) expireEndpoints(ctx context.Context, _ time.Time) error {
 	return err
 }
 
-// A round counts the fires of at most so many pages of jobs, each of so many jobs. Jobs whose objective is new, or has
-// another bound, are counted from the beginning of the window on, an hour in each step.
+// A round counts the fires of at most so many pages of jobs, each of so many jobs. If an objective is new or has
+// another bound, its job is counted from the beginning of the window on, an hour in each step.
 const (
 	objectivePages = 20
 	objectivePage  = 50
@@ -82,8 +82,7 @@ func (c *Chores) rollUpObjectives(ctx context.Context, _ time.Time) error {
 	})
 }
 
-// statisticsPortions bounds what a round counts for statistics. A node that finds the portions of a week counts them in some
-// minutes.
+// statisticsPortions bounds how many portions a round counts for statistics. The portions of a week take some minutes.
 const statisticsPortions = 20
 
 // rollUpStatistics counts the runs of each day.
@@ -94,8 +93,7 @@ func (c *Chores) rollUpStatistics(ctx context.Context, _ time.Time) error {
 	})
 }
 
-// expirePauses ends the pauses whose time is over. Those that are left for the next round are as many as a page, so none
-// waits long.
+// expirePauses ends the pauses that are over, a page in each round. What remains does not wait long.
 func (c *Chores) expirePauses(ctx context.Context, _ time.Time) error {
 	loop.Turned(ctx)
 	ended, err := c.Store.ExpirePauses(ctx, handlerPage, time.Time{})
@@ -105,7 +103,7 @@ func (c *Chores) expirePauses(ctx context.Context, _ time.Time) error {
 	return err
 }
 
-// removeCutOffImports removes imports that did not come to their end.
+// removeCutOffImports removes imports that were never finished.
 func (c *Chores) removeCutOffImports(ctx context.Context, _ time.Time) error {
 	loop.Turned(ctx)
 	removed, err := c.Store.RemoveCutOffImports(ctx, time.Time{})
@@ -115,10 +113,10 @@ func (c *Chores) removeCutOffImports(ctx context.Context, _ time.Time) error {
 	return err
 }
 
-// followSwitches lets triggers follow the switch and the pauses of their app, and whether a node has the labels that their
-// job requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
-// transaction of its own. After half of an interval it leaves the rest to the next round, of whichever node, because
-// the handler has other steps, and other nodes wait for its locks.
+// followSwitches lets triggers follow the switch and the pauses of their app, and the labels of the live nodes. The
+// change itself applied to some thousand triggers; the others follow here, a page at a time, each in its own
+// transaction. After half of an interval it leaves the rest to the next round, on whichever node, because the handler
+// has other steps, and other nodes wait for its locks.
 func (c *Chores) followSwitches(ctx context.Context, _ time.Time) error {
 	total, begun := 0, time.Now()
 	for more := true; more && time.Since(begun) < c.Options.Handler/2; {
@@ -135,8 +133,7 @@ func (c *Chores) followSwitches(ctx context.Context, _ time.Time) error {
 	return nil
 }
 
-// rollUpPages is how many pages of jobs a round rolls up at most, so that its cost is bounded however
-// many jobs there are.
+// rollUpPages is how many pages of jobs a round rolls up at most. It bounds the cost of a round.
 const rollUpPages = 5
 
 // rollUpStates keeps the states of jobs up to date.
@@ -150,30 +147,30 @@ func (c *Chores) rollUpStates(ctx context.Context, _ time.Time) error {
 	})
 }
 
-// followedZones are the time zone data of the installation, as the node follows them.
+// followedZones is the time zone data of the installation, as the node follows it.
 type followedZones struct {
-	sum string // of the data that it computes with; empty: with its own
-	// unnoted tells that other nodes do not know yet that it has switched.
+	sum string // of the data in use; empty: the node's own
+	// unnoted is true until the other nodes can know that this one has switched.
 	unnoted bool
 }
 
-// switchZones makes the node compute with the time zone data that the installation has for all nodes, and a round later
-// tells the others. Until all have, no fire is moved: a node whose claims are under way may still write fire times by the data of
-// before, and rescheduleForZones waits for it. That is as it is while nodes are upgraded. A claim is a compare-and-swap against
-// the scheduled time, whichever data gave it, so no fire is lost or done twice.
+// switchZones makes the node use the time zone data of the installation, and tells the other nodes a round later. No
+// fire is moved until all nodes have switched: a node with claims under way may still write fire times by the old data,
+// and rescheduleForZones waits for it. The same happens during an upgrade of the nodes. A claim is a compare-and-swap
+// against the scheduled time, whichever data gave it, so no fire is lost or done twice.
 func (c *Chores) switchZones(ctx context.Context, _ time.Time) error {
 	if c.zones.unnoted {
 		if err := c.Store.NoteZones(ctx, c.Fleet.ID(), schedule.ZonesVersion()); err != nil {
 			return err
 		}
-		c.zones.unnoted, c.zonesAt = false, time.Time{} // who notes last finds that all compute with one release
+		c.zones.unnoted, c.zonesAt = false, time.Time{} // the last node to note it finds that all use one release
 	}
 	switched, err := c.FollowZones(ctx)
 	c.zones.unnoted = c.zones.unnoted || switched
 	return err
 }
 
-// FollowZones computes with the data of the installation from now on, or with the node's own.
+// FollowZones uses the data of the installation from now on, or the node's own if the installation has none.
 func (c *Chores) FollowZones(ctx context.Context) (switched bool, err error) {
 	setting, err := c.Store.ZoneSetting(ctx)
 	if err != nil {
@@ -202,12 +199,12 @@ func (c *Chores) FollowZones(ctx context.Context) (switched bool, err error) {
 	return true, nil
 }
 
-// zonesInterval is how often a node looks whether other time zone data are in use. They change with programs.
+// zonesInterval is how often a node checks for other time zone data. They change with programs.
 const zonesInterval = time.Minute
 
-// rescheduleForZones works out again the fire times that another version of the time zone database
-// may have given, for example after an upgrade of the fleet. Fires go on meanwhile: each change is a
-// compare-and-swap against the claim of the trigger.
+// rescheduleForZones computes the fire times again that another version of the time zone database may have given, for
+// example after an upgrade of the fleet. Fires go on meanwhile: each change is a compare-and-swap against the claim of
+// the trigger.
 func (c *Chores) rescheduleForZones(ctx context.Context, now time.Time) error {
 	changed, err := c.Store.ZonesChanged(ctx)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package loop is what the loops of a node have in common: how they pause, wake each other, ask the database until it answers,
-// and show that they turn.
+// Package loop is the common part of a node's loops: they pause, wake each other, ask the database until it responds,
+// and show that they make progress.
 package loop

@@ -16,8 +16,8 @@ import (
 // ShortestPause keeps a flood of notifications from becoming a flood of queries.
 const ShortestPause = 20 * time.Millisecond
 
-// UntilDone calls ask, which asks the database about count things, until it succeeds or ctx
-// ends, and reports whether it succeeded.
+// UntilDone calls ask, which asks the database about count things, until it succeeds or ctx ends. It returns true if
+// ask succeeded.
 func UntilDone(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
 	return Persist(ctx, ask, func(f backoff.Failure) bool {
 		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
@@ -25,8 +25,8 @@ func UntilDone(ctx context.Context, log *slog.Logger, step string, count int, as
 	}) == nil
 }
 
-// Persist calls ask, which asks the database, until it succeeds, again refuses another try or ctx ends. Each
-// try is progress.
+// Persist calls ask, which asks the database, until it succeeds, again refuses another try, or ctx ends. Each try is
+// progress.
 func Persist(ctx context.Context, ask func() error, again func(backoff.Failure) bool) error {
 	return backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() error {
 		Turned(ctx)
@@ -69,7 +69,7 @@ func Random() int64 {
 	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
 }
 
-// lifeKey is the key of the context that ends with the node, for those that end with claiming.
+// lifeKey is the context key of the context that ends with the node, in contexts that end with claiming.
 type lifeKey struct{}
 
 // WithLife returns ctx, which ends when claiming does, with the context that ends when the node does.
@@ -77,9 +77,9 @@ func WithLife(ctx, life context.Context) context.Context {
 	return context.WithValue(ctx, lifeKey{}, life)
 }
 
-// WithoutCancel is for statements that win runs, or that give back locks. A shutdown waits for their
-// responses, within its bounds: a statement that is cut off may still be committed after the node has
-// looked at what it won, and then its runs are lost with the node.
+// WithoutCancel is for statements that win runs or give back locks. A shutdown waits for their responses, within its
+// bounds: a statement that is cut off may still be committed after the node has looked for the runs that it won, and
+// then these runs are lost with the node.
 func WithoutCancel(ctx context.Context) context.Context {
 	life, ok := ctx.Value(lifeKey{}).(context.Context)
 	if !ok { // a test calls steps by hand
@@ -88,26 +88,26 @@ func WithoutCancel(ctx context.Context) context.Context {
 	return lasting{life, context.WithoutCancel(ctx)}
 }
 
-// lasting is the values of one context until the end of another.
+// lasting has the values of one context until the end of another.
 type lasting struct {
 	context.Context                 //nolint:containedctx // this is a context
 	values          context.Context //nolint:containedctx // the same
 }
 
-// Value returns a value.
+// Value returns a value of the first context.
 func (l lasting) Value(key any) any { return l.values.Value(key) }
 
 // AfterFunc lets package context watch the end without a goroutine.
 func (l lasting) AfterFunc(do func()) (stop func() bool) { return context.AfterFunc(l.Context, do) }
 
-// Progress is when each of the node's loops last showed that it turns. A loop that waits for the
-// database turns: its statements have deadlines, and it marks each try.
+// Progress is when each of the node's loops last showed progress. A loop that waits for the database makes progress:
+// its statements have deadlines, and it marks each try.
 type Progress struct {
 	mu    sync.Mutex
 	loops map[string]loopProgress
 }
 
-// loopProgress is what is known of one loop.
+// loopProgress is the progress of one loop.
 type loopProgress struct {
 	at       time.Time     // local, monotonic
 	interval time.Duration // longest time that the loop rests
@@ -134,8 +134,8 @@ func (p *Progress) Watch(ctx context.Context, name string, interval time.Duratio
 	return context.WithValue(ctx, onLoop{}, mark), func() { mark(true) }
 }
 
-// Turned marks that the loop of ctx makes progress: it begins a round, a page or another try. In
-// tests, which call steps by hand, ctx is of no loop.
+// Turned marks that the loop of ctx makes progress: it begins a round, a page or another try. In tests, which call
+// steps by hand, ctx has no loop.
 func Turned(ctx context.Context) { markLoop(ctx, false) }
 
 // Rests marks that the loop of ctx waits for something that may never come, until it turns again.
@@ -147,7 +147,7 @@ func markLoop(ctx context.Context, rests bool) {
 	}
 }
 
-// Stalled returns the loops without progress for longer than they rest, plus a patience.
+// Stalled returns an error that names the loops without progress for longer than their rest and the patience.
 func (p *Progress) Stalled(now time.Time, patience time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
