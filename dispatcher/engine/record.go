@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// recorder stores outcomes in batches. It keeps what it has through an outage of the database. When
-// its buffer is full, workers wait, the pool fills, and claiming stops.
+// recorder stores outcomes in batches. It keeps them through an outage of the database. When its buffer is full,
+// workers wait, the pool fills, and claiming stops.
 type recorder struct {
 	batcher[dispatcher.Record]
 	store   Store
-	stored  func([]dispatcher.Record) // is called with what was stored or dropped
+	stored  func([]dispatcher.Record) // called with records that were stored or dropped
 	log     *slog.Logger
 	pending tally
 }
@@ -27,8 +27,8 @@ type recorder struct {
 const (
 	// recordBuffer is how many outcomes may wait to be stored.
 	recordBuffer = 8192
-	// mostResponses is how many of them may wait with the target's response, up to 64 KiB each. When
-	// the database lags, the responses of the rest are dropped: people read them, nothing else does.
+	// mostResponses is how many of them may wait with the target's response, up to 64 KiB each. When the database lags,
+	// the responses of the rest are dropped: only people read them.
 	mostResponses = 512
 )
 
@@ -58,15 +58,15 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	}
 }
 
-// run stores what comes in until ctx ends, when nothing more is handed over.
+// run stores records until ctx ends, when no more are handed over.
 func (r *recorder) run(ctx context.Context) {
 	r.batcher.run(ctx)
 	for range len(r.inbox) {
-		r.pending.add(-1) // drain does not wait for what is given up
+		r.pending.add(-1) // drain does not wait for dropped records
 	}
 }
 
-// keep stores one batch, again and again until the database takes it.
+// keep stores one batch, and repeats it until the database takes it.
 func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
 	loop.UntilDone(ctx, r.log, "record outcomes", len(records), func() error {
 		err := r.store.Record(ctx, records)
@@ -77,8 +77,7 @@ func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
 	r.pending.add(-len(records))
 }
 
-// drain waits until everything handed over is stored, atMost long. Runs whose outcome is not stored
-// by then are repeated by the node that adopts them.
+// drain waits until everything handed over is stored, atMost long. The nodes that adopt the remaining runs repeat them.
 func (r *recorder) drain(atMost time.Duration) (stored bool) {
 	select {
 	case <-r.pending.none():
@@ -88,11 +87,11 @@ func (r *recorder) drain(atMost time.Duration) (stored bool) {
 	}
 }
 
-// tally counts what is pending. Unlike a WaitGroup it may grow from nothing while somebody waits.
+// tally counts pending records. Unlike a WaitGroup it may grow from zero while a caller waits.
 type tally struct {
 	mu    sync.Mutex
 	count int
-	empty chan struct{} // closed when nothing is left; nil: nobody waits
+	empty chan struct{} // closed when nothing is left; nil while no caller waits
 }
 
 func (t *tally) add(n int) {

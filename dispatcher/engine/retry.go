@@ -15,19 +15,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are
-// rows that no node holds, and the first node that adopts one has it. The alarm goes off to the
-// millisecond for runs that this node recorded and for probes of hosts after its own, and a grace later
-// for those of other nodes, which may be gone.
+// retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are rows without a
+// node, and belong to the first node that adopts them. The alarm goes off to the millisecond for runs that this node
+// recorded and for probes of hosts after its own, and a grace later for those of other nodes, which may be gone.
 type retries struct {
 	mu    sync.Mutex
 	own   []reminder // earliest first
 	alarm *time.Timer
 	wake  loop.Signal
-	// The waits for hosts of which it is time for a probe by this node, and when it last looked for those of others.
+	// The waits for hosts with a probe due by this node, and when it last looked for those of others.
 	probes   []int64
 	probedAt time.Time
-	// Only retryOnce uses what follows: how far it has looked, when it last did and when it does next for the retries of
+	// Only retryOnce uses the fields below: its progress, when it last looked and when it looks next for the retries of
 	// others, and when it last looked for runs to give up.
 	adoption           *chores.Adoption
 	due                bool // this node is reminded of a retry
@@ -46,7 +45,7 @@ func (r reminder) compare(other reminder) int {
 	return cmp.Or(r.at.Compare(other.at), cmp.Compare(r.wait, other.wait))
 }
 
-// mostReminders bounds them. The look of each window finds what is beyond.
+// mostReminders bounds them. The look of each window finds the others.
 const mostReminders = 10_000
 
 func newRetries() *retries {
@@ -84,7 +83,7 @@ func (r *retries) remind(next reminder, until func(time.Time) time.Duration) {
 	}
 }
 
-// pass takes what this node is reminded of by now.
+// pass moves the reminders that are due by now to the next look.
 func (r *retries) pass(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +97,7 @@ func (r *retries) pass(now time.Time) {
 	}
 }
 
-// setAlarm sets the alarm to what comes next: of this node, or of others.
+// setAlarm sets the alarm to the next look, for this node's retries or for those of others.
 func (r *retries) setAlarm(until func(time.Time) time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,14 +110,14 @@ func (r *retries) setAlarm(until func(time.Time) time.Duration) {
 	}
 }
 
-// wanted reports whether to look for retries now. It is not when the node was only woken to probe a host.
+// wanted reports whether to look for retries now. It is false when the node was only woken to probe a host.
 func (r *retries) wanted(now time.Time, window time.Duration) bool {
 	a := r.adoption
 	return r.due || !r.othersAt.IsZero() && !now.Before(r.othersAt) || plan.Passed(r.lookedAt, now, mostOf(window)) ||
 		a.Backlog || len(a.After) > 0 || a.Clogged.Load()
 }
 
-// mostOf returns how long ago something was done at least that is to be done in each interval, whose ticks are not exact.
+// mostOf returns the least pause between two runs of a task with an interval, because ticks are not exact.
 func mostOf(interval time.Duration) time.Duration { return interval * 3 / 4 }
 
 // retryLoop adopts runs that are to be attempted again, when they are due. Once a window, it also looks for the runs of
@@ -178,8 +177,8 @@ func (e *Engine) adoptRetries(ctx context.Context, now time.Time) error {
 // giveUpInterval is how often a node looks for runs to give up even if it knows of no retry.
 const giveUpInterval = time.Minute
 
-// noRetries reports whether no run at all is to be attempted again. It asks only if there was none last time, as is
-// usual where targets work, and saves the other questions then.
+// noRetries reports whether no run at all is to be attempted again. It asks only if the last time found none, as is
+// usual if targets work, and then saves the other queries.
 func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 	if !e.retries.none || now.Sub(e.retries.gaveUpAt) >= giveUpInterval {
 		return false, nil
@@ -196,11 +195,11 @@ func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 // retryFailed is the reason of retries that count as a failure; the others have their class as reason.
 const retryFailed = "failed"
 
-// planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
-// again; nil: never.
+// planRetry reports the outcome of an attempt to the circuit breaker, and returns when the run is attempted again; nil:
+// never.
 func (e *Engine) planRetry(ctx context.Context, r plan.Held, call target.Call, o run.Outcome) *dispatcher.NextAttempt {
 	if e.hosts.report(hostOf(r), r.JobID, o, time.Now()) {
-		// The runs of the job that wait for its host may go. If this fails, the next probe does it.
+		// Let the runs of the job that wait for its host go. If this fails, the next probe does it.
 		id := dispatcher.HostWaitID(r.JobID, r.Queue.Host)
 		e.log.Failed(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
 		e.retries.remind(reminder{e.clock.Now().Add(flowPause), id}, e.clock.Until)
@@ -261,8 +260,8 @@ func nextAttempt(call target.Call, r run.HeldRun, o run.Outcome, draw float64) *
 	return next
 }
 
-// retryFrom returns a next attempt without its time. began is when the attempt began or was deferred.
-// The run's first attempt sets when the run is given up.
+// retryFrom returns a next attempt without its time. began is when the attempt began or was deferred. The run's first
+// attempt determines when the run is given up.
 func retryFrom(policy run.Retry, run run.HeldRun, began time.Time) *dispatcher.NextAttempt {
 	next := &dispatcher.NextAttempt{Until: run.RetryUntil, StopAtNextFire: policy.StopAtNextFire}
 	if next.Until.IsZero() {

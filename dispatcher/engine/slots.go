@@ -15,10 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// slots are the runs of this node that hold a concurrency slot of their job. A run takes its slot
-// just before it begins, and gives it back when it has ended, so that waiting runs are woken. That
-// is only the quick way: the handler of another node passes on the slots of a node that died and
-// those that were never given back.
+// slots are the runs of this node that hold a concurrency slot of their job. A run takes its slot just before it
+// begins, and gives it back when it has ended, so that waiting runs are woken. That is only the quick way: the handler
+// of another node passes on the slots of a node that died, and slots that were never given back.
 type slots struct {
 	store    Store
 	log      *slog.Logger
@@ -48,14 +47,13 @@ func newSlots(store Store, batch int, log *slog.Logger) *slots {
 	}
 }
 
-// takeSlot waits for the slot of a run whose job limits how many there may be. It is a step of an
-// attempt.
+// takeSlot waits for the slot of a run whose job limits its runs. It is a step of an attempt.
 func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	if a.call.Slots == 0 {
 		return proceed
 	}
 	if a.run.Shard > 0 {
-		// Its parent has the slot. But if that is cancelled, the slot stays taken until this node gives it back.
+		// Its parent has the slot. But if the parent is cancelled, the slot stays taken until this node gives it back.
 		e.slots.took(a.run.HeldRun)
 		a.hasSlot = true
 		return proceed
@@ -137,13 +135,13 @@ func (s *slots) run(ctx context.Context) {
 		case !released:
 			s.over.add(over...)
 		case undecided != nil:
-			// The slots of jobs that are locked are given back a little later, and no other job waits for them.
+			// The slots of locked jobs are given back a little later, and no other job waits for them.
 			time.AfterFunc(loop.Spread(undecidedPause), func() { s.over.add(undecided.Runs...) })
 		}
 	})
 }
 
-// releaseLast tries once to give back the slots of what was recorded last.
+// releaseLast tries once to give back the slots of the latest records.
 func (s *slots) releaseLast(ctx context.Context) {
 	over := s.over.take()
 	if len(over) == 0 {
@@ -154,15 +152,15 @@ func (s *slots) releaseLast(ctx context.Context) {
 	}
 }
 
-// occupies tells whether an attempt needs the slot of its endpoint.
+// occupies reports whether an attempt needs the slot of its endpoint.
 func occupies(a *attempt) bool {
 	group := a.call.Target.Group
 	return group != nil && group.EndpointConcurrency != "" && group.EndpointConcurrency != run.ConcurrencyAllow
 }
 
-// occupy takes the slot of an endpoint, which the strategy has chosen, before anything is sent to it. It ends the attempt
-// if the run has to wait or was skipped. A run that failed before is not skipped: it takes an endpoint that is free, and
-// if there is none, its attempt fails and is repeated.
+// occupy takes the slot of the endpoint that the strategy has chosen, before anything is sent to it. It ends the
+// attempt if the run has to wait or was skipped. A run that failed before is not skipped: it takes a free endpoint, and
+// if none is free, its attempt fails and is repeated.
 func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree bool) target.EndpointGrant {
 	ifFree = ifFree || a.run.Attempt > 1 && a.call.Target.Group.EndpointConcurrency == run.ConcurrencyForbid
 	grant := e.slots.endpoints.request(ctx, target.EndpointRequest{HeldRun: a.run.HeldRun, Endpoint: endpoint, IfFree: ifFree})
@@ -190,17 +188,17 @@ func (e *Engine) occupy(ctx context.Context, a *attempt, endpoint string, ifFree
 	return grant
 }
 
-// waitingRuns keeps the waiting runs of apps within their quotas. A fire that has no waiting place yet gets none while its app
-// has as many as it may; a run that waited before keeps its place. It is an estimate: nodes report each handler interval which
-// places they have given, and at once when an app may be at its quota, which the database then counts. So an app may be above
-// its quota by what nodes give in the time of a report.
+// waitingRuns keeps the waiting runs of apps within their quotas. A fire without a waiting place gets none while its
+// app has reached its quota; a run that waited before keeps its place. It is an estimate: nodes report the places that
+// they have given each handler interval, and at once when an app may be at its quota; the database then counts. So an
+// app may exceed its quota by the places that nodes give between two reports.
 type waitingRuns struct {
 	mu   sync.Mutex
 	apps map[string]*waitingOfApp
 	wake loop.Signal
 }
 
-// waitingOfApp is what a node knows of an app of which it has given places.
+// waitingOfApp is the state of an app to which the node has given places.
 type waitingOfApp struct {
 	most    int
 	counted int64     // as of the latest report
@@ -216,7 +214,7 @@ func newWaitingRuns() *waitingRuns {
 	return &waitingRuns{apps: map[string]*waitingOfApp{}, wake: loop.NewSignal()}
 }
 
-// take gives a run of an app a waiting place, or returns why it gets none, as a Problem.
+// take gives a run of an app a waiting place, or returns a Problem with the reason why it gets none.
 func (w *waitingRuns) take(app string, most int, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,13 +237,13 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 	return nil
 }
 
-// waitingLoop reports which waiting places the node has given.
+// waitingLoop reports the waiting places that the node has given.
 func (e *Engine) waitingLoop(ctx context.Context) {
 	e.every(ctx, "waiting runs", pace{interval: e.opts.Handler, wake: e.waiting.wake}, e.reportWaiting)
 }
 
-// reportWaiting tells the database which waiting places the node has given, and learns how many runs of these apps wait. It
-// forgets apps for which no run asked since the last time.
+// reportWaiting reports the waiting places that the node has given, and learns how many runs of these apps wait. It
+// drops apps without a request since the last time.
 func (e *Engine) reportWaiting(ctx context.Context, now time.Time) error {
 	w := e.waiting
 	w.mu.Lock()
@@ -274,11 +272,11 @@ func (e *Engine) reportWaiting(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// placed returns how an attempt ends and when its run is attempted again, as it may: a fire of an app with too many waiting runs
-// ends here. One that was never attempted is skipped, and of one that its target accepted the callback is not waited for.
+// placed returns the outcome and the next attempt of a run as the quota allows them: a fire of an app with too many
+// waiting runs ends here. A run that was never attempted is skipped, and a callback is not waited for.
 func (e *Engine) placed(r plan.Held, o run.Outcome, next *dispatcher.NextAttempt) (run.Outcome, *dispatcher.NextAttempt) {
 	job := r.Detail.Job
-	if next == nil || job == nil || job.Bounds == nil { // without a job, it was adopted, and waited before
+	if next == nil || job == nil || job.Bounds == nil { // without a job, the run was adopted, so it waited before
 		return o, next
 	}
 	bounds := job.Bounds
@@ -304,7 +302,7 @@ func (e *Engine) placed(r plan.Held, o run.Outcome, next *dispatcher.NextAttempt
 	return o, nil
 }
 
-// Why a run would have needed a waiting place.
+// Reasons for a waiting place.
 const (
 	unplacedRetry    = "retry"
 	unplacedDeferred = "deferred"

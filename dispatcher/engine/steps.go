@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// Backfills and bulk actions move on in steps, each of some transactions of the store. Any node may make a step at any time, so
-// their loops need no lock: a node makes one when it hears that there is something to do, and in each interval some nodes take
-// their turn at all of them, for what a node that died left.
+// Backfills and bulk actions advance in steps, each of some transactions of the store. Any node may make a step at any
+// time, so their loops need no lock: a node makes one when it is notified of work, and in each interval some nodes take
+// their turn at all of them, for the leftovers of a node that died.
 
 // turnSteps is how many nodes take turns.
 const turnSteps = 3
@@ -21,7 +21,7 @@ const turnSteps = 3
 // stepsInTurn is how many steps of one object follow each other before others have their turn.
 const stepsInTurn = 20
 
-// stepLoop makes steps of all that is open until ctx ends. step returns when the object goes on; zero: once something wakes the loop.
+// stepLoop makes steps of all open objects until ctx ends. step returns when its object goes on; zero: at a wake-up.
 func (e *Engine) stepLoop(
 	ctx context.Context, name string, woken loop.Signal, open func(context.Context) ([]dispatcher.OpenSteps, error),
 	step func(ctx context.Context, id int64, now time.Time) (time.Time, error),
@@ -50,8 +50,8 @@ func (e *Engine) stepLoop(
 	}
 }
 
-// stepAll makes steps of all that may go on, and returns when the next of them may; zero: none waits for a time. One that fails is
-// in the way of no other.
+// stepAll makes steps of all objects that may go on, and returns when the next of them may; zero: none waits for a
+// time. A failed step does not stop the others.
 func stepAll(
 	ctx context.Context, all []dispatcher.OpenSteps, now time.Time,
 	step func(ctx context.Context, id int64, now time.Time) (time.Time, error),
@@ -71,13 +71,13 @@ func stepAll(
 	return next, errors.Join(errs...)
 }
 
-// backfillLoop feeds the backfills until ctx ends. A node makes a step when it hears of a new backfill, when it has recorded the end
-// of a run of one, and when the pace of one allows another run.
+// backfillLoop feeds the backfills until ctx ends. A node makes a step when it is notified of a new backfill, when it
+// has recorded the end of a run of one, and when the pace of one allows another run.
 func (e *Engine) backfillLoop(ctx context.Context) {
 	e.stepLoop(ctx, "backfill", e.wakeBackfill, e.store.OpenBackfills, e.feedBackfill)
 }
 
-// feedBackfill moves a backfill on until its runs or its pace keep it, or the others have their turn.
+// feedBackfill advances a backfill until its runs or its pace stop it, or the others have their turn.
 func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (time.Time, error) {
 	for range stepsInTurn {
 		loop.Turned(ctx)
@@ -96,13 +96,13 @@ func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (tim
 	return now, nil
 }
 
-// bulkLoop moves bulk actions on until ctx ends: the nodes that hear of a new one begin it, and what one of them does moves the
-// others on.
+// bulkLoop advances bulk actions until ctx ends: the nodes that are notified of a new one begin it, and each step of
+// one of them wakes the others.
 func (e *Engine) bulkLoop(ctx context.Context) {
 	e.stepLoop(ctx, "bulk", e.wakeBulk, e.store.OpenBulkActions, e.moveBulkAction)
 }
 
-// moveBulkAction moves a bulk action on until a quota keeps it, or the others have their turn.
+// moveBulkAction advances a bulk action until a quota stops it, or the others have their turn.
 func (e *Engine) moveBulkAction(ctx context.Context, id int64, now time.Time) (time.Time, error) {
 	for range stepsInTurn {
 		loop.Turned(ctx)

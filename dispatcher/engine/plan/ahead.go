@@ -11,13 +11,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 )
 
-// ahead is the fires of the window that the poll has only read: their triggers' definitions and their jobs are
-// read a moment before they are due, some at a time. So a poll is short, and a herd that is due at one instant
-// does not fill the memory with its jobs. It is safe for concurrent use.
+// ahead is the fires of the window that the poll has only read. Their triggers' definitions and their jobs are read a
+// moment before they are due, some at a time. So a poll is short, and a herd that is due at one instant does not fill
+// the memory with its jobs. It is safe for concurrent use.
 type ahead struct {
 	mu     sync.Mutex
 	byID   map[int64]dispatcher.DueTrigger
-	heap   aheadHeap // may hold what is out of date
+	heap   aheadHeap // may hold entries that are out of date
 	full   bool      // a poll found no room
 	refill loop.Signal
 	Wake   loop.Signal // the head may be earlier than before, or the timeline has room
@@ -26,10 +26,10 @@ type ahead struct {
 const (
 	// mostAhead bounds the fires that are only read. Each takes some 200 bytes.
 	mostAhead = 200_000
-	// mostAtOnce is how many triggers are looked up at once. A poll that finds no more than that looks all of them
-	// up itself: where fires are few, more statements would cost more than they save.
+	// mostAtOnce is how many triggers are looked up at once. A poll that finds no more than that looks all of them up
+	// itself: where fires are few, more statements would cost more than they save.
 	mostAtOnce = 500
-	// Soon is how long before a fire is due its trigger is looked up.
+	// Soon is how long before a fire its trigger is looked up.
 	Soon = time.Second
 )
 
@@ -57,7 +57,7 @@ func (a *ahead) Add(due dispatcher.DueTrigger) bool {
 	return true
 }
 
-// has reports whether a fire is there, or a newer one of its trigger.
+// has reports whether a fire, or a newer one of its trigger, is ahead.
 func (a *ahead) has(due *dispatcher.DueTrigger) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *ahead) take(until time.Time, limit int) []dispatcher.DueTrigger {
 	return next
 }
 
-// prune removes what is out of date from the head. a.mu is held.
+// prune removes entries that are out of date from the head. a.mu is held.
 func (a *ahead) prune() {
 	for len(a.heap) > 0 {
 		if one, there := a.byID[a.heap[0].id]; there && one.DueAt.Equal(a.heap[0].dueAt) {
@@ -111,7 +111,7 @@ func (a *ahead) Len() int {
 	return len(a.byID)
 }
 
-// PlanAhead plans the next fires, if the first of them is due soon. It reports whether there were any.
+// PlanAhead plans the next fires, if the first of them is due soon. It returns false if there were none.
 func (p *Planner) PlanAhead(ctx context.Context, now time.Time) (more bool, err error) {
 	if p.Timeline.IsFull() {
 		return false, nil
@@ -136,7 +136,7 @@ func (p *Planner) PlanAhead(ctx context.Context, now time.Time) (more bool, err 
 	return true, nil
 }
 
-// aheadFire is a fire in order.
+// aheadFire is the key of a fire in the heap.
 type aheadFire struct {
 	dueAt time.Time
 	id    int64

@@ -17,11 +17,10 @@ import (
 )
 
 const (
-	// mostJobBytes bounds the jobs that a node remembers, by an estimate of what they take.
+	// mostJobBytes bounds the jobs that a node remembers, by an estimate of their memory.
 	mostJobBytes = 32 << 20
-	// jobMaxAge is how old a job may become before a fire of it reads it again. Its revision tells of each
-	// change of its definition; what is not in it, the weight of its app, is at most so old if the
-	// notification of the change was lost.
+	// jobMaxAge is how old a cached job may be before a fire of it reads it again. Each change of its definition has a
+	// new revision. The weight of its app has none, and is at most so old if the notification of its change was lost.
 	jobMaxAge = 15 * time.Minute
 )
 
@@ -36,20 +35,20 @@ type jobCache struct {
 
 	mu   sync.Mutex
 	jobs *cache.Cache[int64, *preparedJob]
-	// changed is when an app was last forgotten, by its name: a job that was read before may have other bounds now.
+	// changed is when an app was last dropped, by its name: a job that was read before may have other bounds now.
 	changed map[string]time.Time
 }
 
-// preparedJob is a job as runs need it.
+// preparedJob is a job in the form that runs need.
 type preparedJob struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
 	Host     string           // of the target
-	atOnce   int              // how many of its attempts may be in flight; 0: as to any host
-	// templates are those of the target, parsed once for all its calls; nil: it has none.
+	atOnce   int              // attempts that may be in flight; 0: as to any host
+	// templates are those of the target, parsed once for all its calls; nil: none.
 	templates *target.Templates
 	readAt    time.Time // local
-	outside   error     // what of the job is outside the bounds of its app; nil: nothing
+	outside   error     // how the job exceeds the bounds of its app; nil: not at all
 }
 
 // size is an estimate of the memory that a job takes.
@@ -95,8 +94,7 @@ func (j *jobCache) Load(ctx context.Context, wanted map[int64]int64) (map[int64]
 	return found, nil
 }
 
-// Read reads jobs into the cache, in place of what it has. A job that was deleted is absent
-// afterwards.
+// Read reads jobs into the cache, in place of the cached ones. A job that was deleted is absent afterwards.
 func (j *jobCache) Read(ctx context.Context, ids []int64) error {
 	_, err := j.fetch(ctx, ids)
 	return err
@@ -125,7 +123,7 @@ func (j *jobCache) fetch(ctx context.Context, ids []int64) ([]*preparedJob, erro
 	return jobs, nil
 }
 
-// DropApp forgets the jobs of an app, of which something changed that is not in their revisions.
+// DropApp drops the jobs of an app after a change that is not in their revisions.
 func (j *jobCache) DropApp(app string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -133,21 +131,21 @@ func (j *jobCache) DropApp(app string) {
 	j.changed[app] = time.Now()
 }
 
-// outdated tells whether the app of a job changed after the job was read.
+// outdated reports that the app of a job changed after the job was read.
 func (j *jobCache) outdated(d *preparedJob) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.changed[d.App].After(d.readAt)
 }
 
-// Drop forgets a job that changed.
+// Drop drops a job that changed.
 func (j *jobCache) Drop(id int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.jobs.Delete(id)
 }
 
-// Clear forgets everything, as Definitions.Forget does.
+// Clear drops everything, as Definitions.Forget does.
 func (j *jobCache) Clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -173,14 +171,13 @@ func prepare(v dispatcher.JobVersion) *preparedJob {
 	return d
 }
 
-// Queue returns the queue in which fires and runs of the job wait.
+// Queue returns the queue of the job's fires and runs.
 func (d *preparedJob) Queue() pool.QueueKey {
 	return pool.QueueKey{App: d.App, Host: d.Host, Job: d.ID, AtOnce: d.atOnce, Priority: d.Priority}
 }
 
-// Call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted
-// run, as the job is now. The error is errGone if the job or trigger is not there, or says why the
-// stored job cannot be read.
+// Call returns the call of an attempt, by the job with which the run was claimed or, for an adopted run, by the current
+// job. The error is ErrGone if the job or trigger does not exist, or explains why the stored job cannot be read.
 func (j *jobCache) Call(r Held) (target.Call, error) {
 	d := r.Detail.Job
 	if d == nil {
@@ -215,8 +212,8 @@ func (j *jobCache) Call(r Held) (target.Call, error) {
 	}, nil
 }
 
-// boundsOf returns the bounds of the app of a job, and refuses an attempt of a job that is outside of them. The definition
-// may be that of the claim; the bounds are those of now.
+// boundsOf returns the bounds of the app of a job, and refuses an attempt of a job that exceeds them. The definition
+// may be that of the claim; the bounds are the current ones.
 func (j *jobCache) boundsOf(run Held, d *preparedJob) (*target.Bounds, error) {
 	bounds, outside := d.Bounds, d.outside
 	if j.outdated(d) {
@@ -234,10 +231,10 @@ func (j *jobCache) boundsOf(run Held, d *preparedJob) (*target.Bounds, error) {
 	return bounds, outside
 }
 
-// OutsideError says what of a job is outside the bounds of its app.
+// OutsideError explains how a job exceeds the bounds of its app.
 type OutsideError struct{ problems input.Problems }
 
-// outsideOf returns an outsideError, or nil.
+// outsideOf returns an OutsideError, or nil.
 func outsideOf(bounds target.Bounds, job dispatcher.Job) error {
 	var problems input.Problems
 	if problems.AddError("", bounds.CheckTarget(job.App, job.Target)); problems == nil {
@@ -255,7 +252,7 @@ func (e *OutsideError) Error() string {
 	return "the job is outside the bounds of its app: " + e.problems[0].Message + more
 }
 
-// Why a job is not attempted now.
+// Reasons for which a job is not attempted now.
 var (
 	ErrOutdated  = errors.New("the app of the job changed, and the job is not read again yet")
 	ErrSuspended = errors.New("the app of the job is suspended")
@@ -263,14 +260,14 @@ var (
 )
 
 const (
-	// mostGroupBytes bounds the endpoint groups that a node remembers, by an estimate of what they take.
+	// mostGroupBytes bounds the endpoint groups that a node remembers, by an estimate of their memory.
 	mostGroupBytes = 16 << 20
-	// groupMaxAge is how old a group may become before a fire reads it again: a notification may be lost, and no
-	// notification tells that endpoints have expired.
+	// groupMaxAge is how old a group may become before a fire reads it again: a notification may be lost, and an
+	// endpoint that expires sends none.
 	groupMaxAge = 15 * time.Second
-	// A group that changes all the time, because endpoints come and go, is read once every groupPause, and not for each
-	// fire. One that changes now and then is read at once: groupBurst reads may come together. So a node knows of a change
-	// well within a second.
+	// A group that changes all the time, because endpoints register and leave, is read once every groupPause, and not
+	// for each fire. One that changes now and then is read at once: groupBurst reads may come together. So a node knows
+	// of a change well within a second.
 	groupPause = 250 * time.Millisecond
 	groupBurst = 4
 )
@@ -280,14 +277,14 @@ type GroupReader interface {
 	GroupVersion(ctx context.Context, app, name string, now time.Time) (target.GroupVersion, error)
 }
 
-// groupCache remembers endpoint groups that jobs call. Only jobs whose target is a group use it.
+// groupCache remembers endpoint groups that jobs call. Only jobs with a group as target use it.
 type groupCache struct {
 	store GroupReader
 
 	mu     sync.Mutex
 	groups *cache.Cache[int64, *knownGroup] // by id
-	// reads are those under way, by the id of the group: fires wait for the one that there is. One that began before a
-	// change of the group is not among them any more.
+	// reads are those under way, by the id of the group: fires wait for the current one. A change of the group takes
+	// reads that began earlier out of the map.
 	reads map[int64]*groupRead
 }
 
@@ -295,10 +292,10 @@ type knownGroup struct {
 	*target.GroupVersion
 	readAt  time.Time // local
 	changed bool      // since it was read
-	pace    time.Time // when as many reads as there were are due, one every groupPause
+	pace    time.Time // when the past reads would all be due, at one every groupPause
 }
 
-// fresh reports whether a fire may use the group as it was read, or must for now.
+// fresh reports that a fire may use the group as it was read, or has to for now.
 func (k *knownGroup) fresh(now time.Time) bool {
 	switch age := now.Sub(k.readAt); {
 	case age >= groupMaxAge:
@@ -314,7 +311,7 @@ type groupRead struct {
 	app   string
 	began time.Time
 	pace  time.Time
-	// changed tells that the group changed since it began, forgotten that it is not to be remembered.
+	// changed means that the group changed since the read began, forgotten that the result must not be remembered.
 	changed, forgotten bool
 	done               chan struct{} // closed when the rest is set
 	version            *target.GroupVersion
@@ -328,7 +325,8 @@ func (k *knownGroup) size() int {
 	return fixed + perEndpoint*(len(k.Endpoints)+len(k.Live))
 }
 
-// Get returns a group as it is, or was some seconds ago. now is the database's. ErrNotFound: there is none.
+// Get returns a group, at most some seconds old. now is the database's. It returns ErrNotFound for a group that does
+// not exist.
 func (g *groupCache) Get(ctx context.Context, app, name string, now time.Time) (*target.GroupVersion, error) {
 	id := run.GroupID(app, name)
 	for {
@@ -392,8 +390,8 @@ func (g *groupCache) read(ctx context.Context, id int64, read *groupRead, name s
 	close(read.done)
 }
 
-// Change notes that the definition or an endpoint of a group changed. Fires that come from now on wait for no read that
-// began before.
+// Change notes that the definition or an endpoint of a group changed. From now on, fires wait for no read that began
+// before.
 func (g *groupCache) Change(app, name string) {
 	id := run.GroupID(app, name)
 	g.mu.Lock()
@@ -407,7 +405,7 @@ func (g *groupCache) Change(app, name string) {
 	}
 }
 
-// dropIf forgets the groups of the apps that match.
+// dropIf drops the groups of the apps that match.
 func (g *groupCache) dropIf(match func(app string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -420,8 +418,8 @@ func (g *groupCache) dropIf(match func(app string) bool) {
 	}
 }
 
-// DropApp forgets the groups of an app.
+// DropApp drops the groups of an app.
 func (g *groupCache) DropApp(name string) { g.dropIf(func(app string) bool { return app == name }) }
 
-// Clear forgets everything.
+// Clear drops everything.
 func (g *groupCache) Clear() { g.dropIf(func(string) bool { return true }) }

@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Claims are the claim tokens whose runs may be on their way from the database to the pool: the claim
-// may be committed and its response not here yet, for example if the node was frozen in between.
-// reclaim leaves such runs alone, or they would be in the pool twice.
+// Claims are the claim tokens whose runs may be on their way from the database to the pool: the claim may be committed
+// before its response arrives, for example if the node was frozen in between. Reclaim leaves such runs alone, or they
+// would be in the pool twice.
 type Claims struct {
 	Node
 	store claimStore
@@ -25,7 +25,7 @@ type Claims struct {
 }
 
 type claimStore interface {
-	// Held returns the runs that a node has won under a token; 0: that it has.
+	// Held returns the runs that a node has won under a token; 0: all runs that it has.
 	Held(ctx context.Context, id run.NodeID, token run.Token) ([]run.HeldRun, error)
 }
 
@@ -59,8 +59,8 @@ func (t *Claims) IsOpen(token run.Token) bool {
 	return t.open[token]
 }
 
-// Reconcile reads which runs a statement has won whose response was lost, until the database answers.
-// A poll finds again what was not won.
+// Reconcile reads the runs that a statement won after its response was lost. It asks until the database responds. A
+// poll finds the other fires again.
 func (t *Claims) Reconcile(ctx context.Context, id run.NodeID, token run.Token, cause error) []run.HeldRun {
 	t.Log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", id.String(), "err", cause)
 	t.InDoubt()
@@ -72,16 +72,16 @@ func (t *Claims) Reconcile(ctx context.Context, id run.NodeID, token run.Token, 
 		return err
 	}, func(f backoff.Failure) bool {
 		t.Log.Failed(ctx, "read claimed runs", f.Err)
-		return ctx.Err() == nil || f.Tries < 3 // else the node leaves without the runs, and other nodes adopt them
+		return ctx.Err() == nil || f.Tries < 3 // otherwise the node leaves without the runs, and other nodes adopt them
 	})
 	return held
 }
 
-// InDoubt notes that the database may give to this node what the node does not have: a claim had no response, or a rollback
-// came or went.
+// InDoubt notes that this node may have more runs in the database than in memory: a claim had no response, or a
+// rollback was noticed or resolved.
 func (t *Claims) InDoubt() { t.doubt.Store(t.Clock.Now().UnixMilli()) }
 
-// Doubted reports whether that was noted within some time before now.
+// Doubted reports whether InDoubt was called within some time before now.
 func (t *Claims) Doubted(now time.Time, within time.Duration) bool {
 	return now.Sub(time.UnixMilli(t.doubt.Load())) < within
 }

@@ -16,8 +16,8 @@ import (
 // bound of the latest samples counts.
 type Clock struct {
 	store clockStore
-	// margin is how far the clocks of the database's servers differ at most. A response tells that of one server;
-	// the clock of another had reached that less the margin.
+	// Margin is how far the clocks of the database's servers differ at most. A response has the time of one server; the
+	// clock of another had reached at least that time less the margin.
 	Margin  time.Duration
 	mu      sync.RWMutex
 	samples []Sample // at most keepSamples, oldest first
@@ -26,18 +26,16 @@ type Clock struct {
 	heartbeats int // so far
 }
 
-// Sample says that at a local instant the database's clock was at or past a time, by the round trip
-// at most.
+// Sample is a lower bound of the database's clock at a local instant, too low by the round trip at most.
 type Sample struct {
 	Local, Database time.Time
 	roundTrip       time.Duration
-	// offset is how far the wall clock was ahead of the database's, if the response took half of
-	// the round trip.
+	// Offset is how far the wall clock was ahead of the database's, if the response took half of the round trip.
 	Offset time.Duration
-	Wall   time.Time // what the wall clock showed then, which goes on while a machine is suspended; zero: unknown
+	Wall   time.Time // what the wall clock showed then; it goes on while a machine is suspended; zero: unknown
 }
 
-// Replied takes the time of a heartbeat, which was sent at the local instant sent, as a sample. It is worse than one of
+// Replied takes the time of a heartbeat that was sent at the local instant sent as a sample. It is worse than one of
 // its own, because the response also waits for the commit, but it costs no statement.
 func (c *Clock) Replied(sent time.Time, database time.Time) {
 	now := time.Now()
@@ -45,7 +43,7 @@ func (c *Clock) Replied(sent time.Time, database time.Time) {
 	c.Add(Sample{Local: now, Database: database, roundTrip: took, Offset: now.Round(0).Sub(database.Add(took / 2)), Wall: now.Round(0)})
 }
 
-// sampleInterval is of how many heartbeats one asks for the time by itself. Those of the start all do.
+// In every sampleInterval heartbeats, one asks for the time separately. At the start all do.
 const sampleInterval = 4
 
 // SampleNow reports whether the next heartbeat is to ask for the time.
@@ -56,7 +54,7 @@ func (c *Clock) SampleNow() bool {
 	return c.heartbeats <= sampleInterval || c.heartbeats%sampleInterval == 0
 }
 
-// keepSamples is some heartbeats long, so that the bound follows a slowly drifting clock.
+// keepSamples covers some heartbeats, so that the bound follows a slowly drifting clock.
 const keepSamples = 12
 
 type clockStore interface {
@@ -94,16 +92,16 @@ func (c *Clock) Offset() time.Duration {
 	return slices.MinFunc(latest, func(a, b Sample) int { return cmp.Compare(a.roundTrip, b.roundTrip) }).Offset
 }
 
-// offsetSamples is how many of the latest samples count for the offset. A wall clock that was set is
-// noticed after as many heartbeats.
+// offsetSamples is how many of the latest samples count for the offset. A correction of the wall clock shows after as
+// many heartbeats.
 const offsetSamples = 4
 
 // Add takes a sample.
 func (c *Clock) Add(s Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A bound beyond what the database's clock can have reached by s is from before that clock was
-	// set back, unless it is from another server.
+	// A bound that is later than the database's clock can have been in s is from before that clock was set back, unless
+	// it is from another server.
 	latest := s.Database.Add(s.roundTrip + c.Margin)
 	c.samples = slices.DeleteFunc(c.samples, func(older Sample) bool { return older.at(s.Local).After(latest) })
 	c.samples = append(c.samples, s)
@@ -113,17 +111,17 @@ func (c *Clock) Add(s Sample) {
 	c.base = slices.MaxFunc(c.samples, func(a, b Sample) int { return a.at(s.Local).Compare(b.at(s.Local)) })
 }
 
-// at returns what s says of the database's clock at a local instant.
+// at returns the bound of s at a local instant.
 func (s Sample) at(local time.Time) time.Time { return s.Database.Add(local.Sub(s.Local)) }
 
-// Now returns the lower bound of the database's clock, on whichever server.
+// Now returns the lower bound of the database's clock, for any server.
 func (c *Clock) Now() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.base.at(time.Now()).Add(-c.Margin)
 }
 
-// Until returns how long it takes until the database's clock has surely reached t.
+// Until returns how long it takes until the database's clock has certainly reached t.
 func (c *Clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
 
 // Of returns the database's time at a recent local instant, by the server that is ahead.
@@ -139,16 +137,16 @@ func (c *Clock) Best() Sample {
 	return c.base
 }
 
-// suspicion is by how much the wall clock may leave the monotonic clock behind before the machine is taken to have been
-// suspended, which stops the monotonic clock alone.
+// suspicion is how far the wall clock may run ahead of the monotonic clock before the machine counts as suspended. A
+// suspension stops only the monotonic clock.
 const suspicion = 100 * time.Millisecond
 
-// SampleIfSuspended asks the database if this machine may have been suspended since the sample that counts: its bound is
-// then late by the time that the machine slept. The end of ctx does not cut the question off.
+// SampleIfSuspended asks the database if this machine may have been suspended since the current sample: its bound is
+// then late by the length of the suspension. The end of ctx does not cut the query off.
 func (c *Clock) SampleIfSuspended(ctx context.Context) error {
 	s, now := c.Best(), time.Now()
 	if s.Wall.IsZero() || now.Round(0).Sub(s.Wall)-now.Sub(s.Local) < suspicion {
 		return nil
 	}
-	return c.Sample(context.WithoutCancel(ctx)) // made here only, as each attempt asks
+	return c.Sample(context.WithoutCancel(ctx)) // only here, because each attempt calls this
 }

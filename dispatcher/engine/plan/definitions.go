@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Definitions are caches of what is due: jobs, their triggers, the groups that they call, the calendars of their apps, and the
-// expressions that the schedules of triggers share.
+// Definitions are caches for due fires: jobs, their triggers, the groups that they call, the calendars of their apps,
+// and the expressions that the schedules of triggers share.
 type Definitions struct {
 	Node
 	store     definitionStore
@@ -27,7 +27,7 @@ type Definitions struct {
 	known func(app string)
 }
 
-// definitionStore is what definitions are read from.
+// definitionStore is where definitions are read from.
 type definitionStore interface {
 	jobReader
 	GroupReader
@@ -52,7 +52,7 @@ func NewDefinitions(store definitionStore, of Node, known func(app string)) *Def
 	}
 }
 
-// Forget forgets everything: after a rollback of the database, a revision may mean something else.
+// Forget drops everything: after a rollback of the database, a revision may mean something else.
 func (d *Definitions) Forget() {
 	d.Jobs.Clear()
 	d.Groups.Clear()
@@ -60,8 +60,8 @@ func (d *Definitions) Forget() {
 	d.calendars.clear()
 }
 
-// Evaluate returns triggers as the timeline plans them. One that cannot be evaluated is quarantined and
-// does not stop the rest. One that was deleted meanwhile is left out.
+// Evaluate returns triggers as entries of the timeline. One that cannot be evaluated is quarantined and does not stop
+// the rest. One that was deleted meanwhile is left out.
 func (d *Definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]Entry, error) {
 	all, err := d.recognize(ctx, triggers)
 	if err != nil {
@@ -70,8 +70,7 @@ func (d *Definitions) Evaluate(ctx context.Context, triggers []dispatcher.DueTri
 	return d.prepare(ctx, all, true)
 }
 
-// prepare reads the jobs of triggers, and parses the schedules of those that are not known; remember keeps
-// these.
+// prepare reads the jobs of triggers, and parses the schedules that are not known yet; with remember it keeps them.
 func (d *Definitions) prepare(ctx context.Context, all []candidate, remember bool) ([]Entry, error) {
 	needed := make(map[int64]int64, len(all))
 	for i := range all {
@@ -116,7 +115,7 @@ func (d *Definitions) prepare(ctx context.Context, all []candidate, remember boo
 	return due, nil
 }
 
-// parse returns what a trigger of job is, by its definition as it was read.
+// parse returns the definition of a trigger of job in the form that firing needs.
 func (d *Definitions) parse(ctx context.Context, trigger *candidate, job *preparedJob) (*KnownTrigger, error) {
 	version := &trigger.version
 	if job.Err != nil {
@@ -179,7 +178,7 @@ type appCalendars struct {
 	all      dispatcher.Calendars
 }
 
-// of returns the calendars of an app as they were at a revision, or later, and which revision that is.
+// of returns the calendars of an app at a revision or later, and their revision.
 func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int64, dispatcher.Calendars, error) {
 	c.mu.Lock()
 	found, ok := c.apps[app]
@@ -199,7 +198,7 @@ func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int
 	return found.revision, found.all, nil
 }
 
-// clear forgets everything, as Forget does.
+// clear drops everything, as Forget does.
 func (c *calendarCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,21 +209,21 @@ func (c *calendarCache) clear() {
 // trigger that fires again while it is remembered is not read again.
 const mostKnownTriggers = 100_000
 
-// KnownTrigger is the definition of a trigger, as firing it needs it. It is shared and never changed.
+// KnownTrigger is the definition of a trigger in the form that firing needs. It is shared and never changed.
 type KnownTrigger struct {
 	JobID    int64
 	revision int64 // of the job
-	// calendars is the revision of the app's calendars that the schedule is of; 0: it uses none.
+	// calendars is the revision of the app's calendars that the schedule uses; 0: it uses none.
 	calendars int64
 	Schedule  *schedule.Schedule
-	// zones are the time zone data that the schedule was parsed with.
+	// zones is the time zone data with which the schedule was parsed.
 	Zones         *schedule.Zones
 	Jitter        time.Duration
 	MisfirePolicy dispatcher.MisfirePolicy
 	catchUpWindow time.Duration
 }
 
-// current reports whether k is what due was scheduled by.
+// current reports whether k is the definition by which due was scheduled.
 func (k *KnownTrigger) current(due dispatcher.DueTrigger) bool {
 	return k.revision == due.Revision && k.calendars >= due.CalendarRevision && k.Zones == schedule.CurrentZones()
 }
@@ -243,9 +242,9 @@ func (c *candidate) jobID() int64 {
 	return c.version.JobID
 }
 
-// recognize adds to triggers what they are, from memory or, in one statement, from the database. It leaves
-// out those that were deleted or changed since they were read: a claim of them would be lost, and the
-// change notifies the nodes.
+// recognize returns triggers with their definitions, from memory or, in one statement, from the database. It leaves out
+// those that were deleted or changed since they were read: a claim of them would be lost, and the change notifies the
+// nodes.
 func (d *Definitions) recognize(ctx context.Context, triggers []dispatcher.DueTrigger) ([]candidate, error) {
 	all := make([]candidate, 0, len(triggers))
 	unknown := map[int64]dispatcher.DueTrigger{}

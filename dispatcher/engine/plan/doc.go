@@ -1,5 +1,5 @@
-// Package plan is what will fire when on this node: which triggers are its own among the nodes of the fleet, what is due of
-// them before the next poll, by the database's clock, and the definitions that a fire needs.
+// Package plan is the schedule of this node: its own triggers among the nodes of the fleet, their fires that are due
+// before the next poll, by the database's clock, and the definitions that a fire needs.
 //
 //	fleet, shares   which nodes are live, and which fires are this one's
 //	clock           a lower bound of the database's clock

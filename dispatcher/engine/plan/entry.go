@@ -18,14 +18,14 @@ type Entry struct {
 	*KnownTrigger
 	Queue  pool.QueueKey
 	Weight int // of its app
-	// job is the job at the trigger's revision, which is what a claim executes; nil: the job has
-	// changed, and the claim will be lost.
+	// Job is the job at the trigger's revision, which a claim executes; nil: the job has changed, and the claim will be
+	// lost.
 	Job   *preparedJob
 	index int  // in the heap; -1: it is due
 	stale bool // planned again since it became due
 }
 
-// supersedes reports whether e is newer than what was planned for its trigger.
+// supersedes reports whether e is newer than the planned fire of its trigger.
 func (e *Entry) supersedes(old *Entry) bool { return supersedes(&e.DueTrigger, &old.DueTrigger) }
 
 // supersedes reports whether one reading of a trigger is newer than another.
@@ -45,8 +45,8 @@ func (e *Entry) Advance() dispatcher.Advance {
 	}
 }
 
-// live reports whether the run of e is to be stored as a row of its own from its claim on, because something
-// changes it before it ends, or asks for it when it has.
+// live reports whether the run of e needs a row of its own from its claim on, because something changes it before it
+// ends, or reads it afterwards.
 func (e *Entry) live() bool {
 	_, delayed := e.Schedule.FixedDelay()
 	return delayed || e.Job == nil || e.Job.Delivery == dispatcher.AtMostOnce || e.Job.Slots() > 0 ||
@@ -54,7 +54,7 @@ func (e *Entry) live() bool {
 		e.Job.Target.Group != nil && e.Job.Target.Group.Strategy == target.Broadcast
 }
 
-// AdvanceTo is advance with the next fire.
+// AdvanceTo is Advance with the next fire.
 func (e *Entry) AdvanceTo(then, due time.Time) dispatcher.Advance {
 	advance := e.Advance()
 	advance.Then, advance.ThenDue = then, due
@@ -108,9 +108,8 @@ func (e *Entry) settleUntil(until time.Time, decision dispatcher.Decision, why s
 	return step, err
 }
 
-// catchUp runs the first of the missed fires; the others follow by ordinary claims, each a little
-// after the one before. Of more than MostCaughtUp fires, it skips the oldest first. The trigger
-// itself says how far it has come, so nothing else need be remembered.
+// catchUp runs the first of the missed fires; the others follow by ordinary claims, each a little after the one before.
+// Of more than MostCaughtUp fires, it skips the oldest first. The trigger itself records the progress.
 func (e *Entry) catchUp(until, now time.Time, why string) (dispatcher.Settlement, error) {
 	last, count, next, err := dispatcher.MissedButLatest(e.Schedule, e.NextFireTime, until, dispatcher.MostCaughtUp)
 	if err != nil {
@@ -132,20 +131,20 @@ func (e *Entry) catchUp(until, now time.Time, why string) (dispatcher.Settlement
 	return step, err
 }
 
-// After returns e as a settlement leaves it, and whether it is still too late and needs another step.
+// After returns e after a settlement. overdue means that it is still too late and needs another step.
 func (e *Entry) After(step dispatcher.Settlement, now time.Time) (after Entry, overdue bool) {
 	after = *e
 	after.PrevFireTime, after.NextFireTime, after.DueAt = step.Next, step.Then, step.ThenDue
 	return after, !step.Then.IsZero() && step.ThenDue.Add(e.MisfireAfter).Before(now)
 }
 
-// late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a
-// fire due so long after its scheduled time.
+// late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a fire due so long
+// after its scheduled time.
 func (e *Entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Jitter)) }
 
-// pacedAfter returns when the fire after e is due if e is caught up at now. If that fire was missed
-// too, it follows after a pause: a second or, where fires come so fast that this would never catch
-// up, a quarter of the time between the two.
+// pacedAfter returns when the fire after e is due if e is caught up at now. If that fire was missed too, it follows
+// after a pause: a second or, for fires so frequent that this would never catch up, a quarter of the time between the
+// two.
 func (e *Entry) pacedAfter(then, now time.Time) time.Time {
 	if e.late() {
 		now = input.Later(now, e.DueAt)
@@ -156,7 +155,7 @@ func (e *Entry) pacedAfter(then, now time.Time) time.Time {
 	return now.Add(min(catchUpPause, then.Sub(e.NextFireTime)/4))
 }
 
-// scheduleAfter sets the fire that follows the end of a run, none if all runs are used up.
+// scheduleAfter sets the fire that follows the end of a run; none if the trigger has had all of its runs.
 func (e *Entry) scheduleAfter(ended dispatcher.EndedDelay) error {
 	if count := ended.Spec.RepeatCount; count > 0 && ended.Fired+1 >= count {
 		return nil

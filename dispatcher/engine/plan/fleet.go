@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Fleet is what a node knows of itself and of the other nodes.
+// Fleet is the knowledge of a node about itself and the other nodes.
 type Fleet struct {
 	deadAfter, drain time.Duration
-	// margin is how far the clocks of the database's servers differ at most; see lease.
+	// Margin is how far the clocks of the database's servers differ at most; see Lease.
 	Margin     time.Duration
-	keepShares time.Duration // for which a node keeps its old share in addition to the new one
+	keepShares time.Duration // how long a node keeps its old share in addition to the new one
 	countAfter time.Duration // least time between two heartbeats that count as on time
 
 	mu            sync.RWMutex
@@ -28,24 +28,26 @@ type Fleet struct {
 	operatorState dispatcher.NodeState // the state that an operator set, apart from that
 	roster        *roster
 	former        []formerRoster // those that were current a moment ago
-	shared        int            // counts the changes of what follows from roster and former
-	leaseFrom     reading        // when the heartbeat was sent by which the node has its lease
+	shared        int            // counts changes of the shares that follow from roster and former
+	leaseFrom     reading        // when the heartbeat was sent that gives the lease
 	onTime        int            // heartbeats in a row
-	counted       reading        // when the latest of those was sent, or a row begins
+	counted       reading        // when the latest of those was sent, or the row began
 	lastHeartbeat reading
 	failing       bool      // the latest heartbeat did not reach the database
-	heartbeatAt   time.Time // the same by the database's clock
-	// held tells whether the runs of this registration are still the node's. It is made once, because each attempt is handed it.
+	heartbeatAt   time.Time // of the latest that did, by the database's clock
+	// held reports whether the runs of this registration are still the node's. It is made once, because each attempt
+	// needs it.
 	held func() bool
 }
 
-// formerRoster is one by which the node still fires what others may not know yet to be theirs.
+// formerRoster is a recent roster. The node still fires its share in it, because other nodes may not know their new
+// shares yet.
 type formerRoster struct {
 	*roster
 	until time.Time // local
 }
 
-// NewFleet returns a Fleet of which the node knows nothing yet.
+// NewFleet returns a Fleet that knows nothing yet.
 func NewFleet(deadAfter, drain, heartbeat time.Duration) *Fleet {
 	return &Fleet{
 		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24),
@@ -53,12 +55,11 @@ func NewFleet(deadAfter, drain, heartbeat time.Duration) *Fleet {
 	}
 }
 
-// reading is what the two clocks of a machine say at one moment. The monotonic clock stands still while the
-// machine is suspended, and the wall clock may be set; so the time that has passed is what the one says that
-// says more.
+// reading is the time on the two clocks of a machine at one moment. The monotonic clock stands still while the machine
+// is suspended, and the wall clock may be set. So the time that has passed is the longer of the two.
 type reading struct{ monotonic, wall time.Time }
 
-// clocksAt returns what the clocks say at a local time.
+// clocksAt returns the time on both clocks at a local time.
 func clocksAt(now time.Time) reading { return reading{now, now.Round(0)} }
 
 // since returns how much time has passed since an earlier reading.
@@ -92,7 +93,7 @@ func (f *Fleet) Holds(id run.NodeID) bool {
 	return f.node == id && f.holdsLease(time.Now())
 }
 
-// Holding returns holds for one id.
+// Holding returns Holds for one id.
 func (f *Fleet) Holding(id run.NodeID) func() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -102,17 +103,17 @@ func (f *Fleet) Holding(id run.NodeID) func() bool {
 	return f.held
 }
 
-// Lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
-// less than after which other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
-// age by a clock that is ahead, so the margin is taken off, too. A node that judges adds it; either is enough, and
-// both together hold while only some nodes know of the margin.
+// Lease returns how long a request gives a lease, from when it was sent: a second, or for short leases a quarter, less
+// than the time after which other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
+// age by a clock that is ahead, so the margin is subtracted, too. A node that judges adds the margin; either is enough,
+// and both together hold while only some nodes know of the margin.
 func (f *Fleet) Lease() time.Duration {
 	return f.deadAfter - min(time.Second, f.deadAfter/4) - f.Margin
 }
 
-// Heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. It reports whether the
-// heartbeat made the node active, and whether the shares of the nodes moved. The lease counts from before the
-// request, because the response may have been slow.
+// Heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. activated means that it made the
+// node active, and moved that the shares of the nodes moved. The lease counts from before the request, because the
+// response may have been slow.
 func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated, moved bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,10 +122,10 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	moved = f.found(newRoster(b.Live, f.drain), sent)
 	f.state, f.rolledBack, f.operatorState = b.State, b.RolledBack, b.OperatorState
 	f.leaseFrom = at
-	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
-	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
-	// same effect. Those that notifications cause, soon after one that counted, say nothing new. A part of the
-	// time until death alone would be too much: if that is long, no heartbeat would count.
+	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause of this node, every
+	// other node's heartbeat looks old. A leap of the database's clock has the same effect. Heartbeats that
+	// notifications cause, soon after one that counted, add no information. A fraction of the dead-after time alone
+	// would be too long a bound: no heartbeat would count if that time is long.
 	passed := at.since(f.lastHeartbeat)
 	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.Margin
 	switch {
@@ -137,9 +138,8 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	return activated, moved
 }
 
-// found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once,
-// so for two heartbeats each keeps the share that it had: a trigger may be two nodes' meanwhile, but never
-// nobody's. f.mu is held.
+// found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once, so each
+// keeps its old share for two heartbeats: meanwhile a trigger may belong to two nodes, but always to one. f.mu is held.
 func (f *Fleet) found(next *roster, now time.Time) (moved bool) {
 	kept := len(f.former)
 	f.former = slices.DeleteFunc(f.former, func(old formerRoster) bool { return !now.Before(old.until) })
@@ -155,8 +155,8 @@ func (f *Fleet) found(next *roster, now time.Time) (moved bool) {
 	return moved
 }
 
-// MayMarkDead reports whether this node has sent enough heartbeats on time, the latest of them just
-// now, to declare others dead, and when that heartbeat was.
+// MayMarkDead reports whether this node may declare others dead: it has sent enough heartbeats on time, the latest of
+// them recently. heartbeat is when that one was sent.
 func (f *Fleet) MayMarkDead() (heartbeat time.Time, may bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -170,20 +170,20 @@ func (f *Fleet) Leased() bool {
 	return f.holdsLease(time.Now())
 }
 
-// holdsLease reports whether the lease has not run out by either of the machine's clocks. f.mu is held.
+// holdsLease reports whether the lease is still valid by both of the machine's clocks. f.mu is held.
 func (f *Fleet) holdsLease(now time.Time) bool { return clocksAt(now).since(f.leaseFrom) < f.Lease() }
 
-// clockInterval is how often a wait looks at the wall clock, too: after a suspension the monotonic clock, by
-// which timers run, is behind.
+// clockInterval is how often a wait also checks the wall clock: timers run by the monotonic clock, which is behind
+// after a suspension.
 const clockInterval = time.Second
 
-// WhenLeaseEnds calls end when a lease ends, by either of the machine's clocks, that was won by a request sent
-// at the local instant sent. stop prevents that.
+// WhenLeaseEnds calls end when a lease ends, by either of the machine's clocks. The lease was won by a request sent at
+// the local instant sent. stop prevents the call.
 func (f *Fleet) WhenLeaseEnds(sent time.Time, end func()) (stop func()) {
 	return whenPassed(clocksAt(sent), f.Lease(), func() reading { return clocksAt(time.Now()) }, end)
 }
 
-// whenPassed calls end when d has passed since a reading, as now says. stop prevents that.
+// whenPassed calls end when d has passed since a reading, by the clock now. stop prevents the call.
 func whenPassed(since reading, d time.Duration, now func() reading, end func()) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -217,19 +217,19 @@ func (f *Fleet) HeartbeatFailed() {
 	f.failing = true
 }
 
-// heartbeatPatience is more than a heartbeat that succeeds takes.
+// heartbeatPatience is longer than any heartbeat that succeeds.
 const heartbeatPatience = 10 * time.Second
 
-// Reachable reports whether the latest heartbeat reached the database, and one did so within an
-// interval and a patience: a heartbeat that hangs has no result.
+// Reachable reports whether the latest heartbeat reached the database, and one did so within an interval and a
+// patience: a heartbeat that hangs has no result.
 func (f *Fleet) Reachable(interval time.Duration) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
 }
 
-// Reached returns when a heartbeat last reached the database, by the clock of this machine, zero: none has yet, and whether
-// the latest one did, which is due in each interval.
+// Reached returns the time of the last heartbeat that reached the database, by the clock of this machine; zero: none
+// has yet. well is false if the latest one, due in each interval, did not.
 func (f *Fleet) Reached(interval time.Duration) (at time.Time, well bool) {
 	well = f.Reachable(interval)
 	f.mu.RLock()
@@ -272,8 +272,8 @@ func (f *Fleet) Wanted() dispatcher.NodeState {
 // Prefers reports whether this node is the first to fire a trigger.
 func (f *Fleet) Prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
 
-// rank returns how many live nodes come before this one to fire a trigger. A node that does not know the
-// others yet takes itself for the only one.
+// rank returns how many live nodes come before this one to fire a trigger. A node that does not know the others yet
+// counts itself as the only one.
 func (f *Fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -296,8 +296,7 @@ func (f *Fleet) fires(trigger dispatcher.DueTrigger) bool {
 	})
 }
 
-// Shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
-// with it.
+// Shares returns the triggers of apps that fires selects, and perhaps some more. version changes with them.
 func (f *Fleet) Shares(apps []string, required []input.Labels) (all []Share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -310,7 +309,7 @@ func (f *Fleet) Shares(apps []string, required []input.Labels) (all []Share, ver
 	return all, f.shared
 }
 
-// neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
+// neighbours returns the triggers, apart from the node's own, for which at most most nodes come before this one.
 func (f *Fleet) neighbours(apps []string, required []input.Labels, most int) (all []Share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -335,7 +334,7 @@ func (f *Fleet) Alone() bool {
 	return len(f.roster.live) <= 1
 }
 
-// differInLabels reports whether not all live nodes have the same labels.
+// differInLabels reports whether the live nodes have different labels.
 func (f *Fleet) differInLabels() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -355,7 +354,7 @@ type Log struct {
 	Fleet *Fleet
 }
 
-// Failed logs the error of a step, if it is one. A step that a shutdown cut off has not failed.
+// Failed logs the error of a step; nil is no error. A step that a shutdown cut off has not failed.
 func (l Log) Failed(ctx context.Context, step string, err error) {
 	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !cutOff {
@@ -363,5 +362,5 @@ func (l Log) Failed(ctx context.Context, step string, err error) {
 	}
 }
 
-// LeasePause is how often a node without a lease looks whether it has one again.
+// LeasePause is how often a node without a lease checks for a new one.
 const LeasePause = 200 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Planner is what will fire when on this node. Loops call its steps.
+// Planner plans the fires of this node. Loops call its steps.
 type Planner struct {
 	*Definitions
 	store     Store
@@ -22,14 +22,14 @@ type Planner struct {
 	Floors    floors
 	LabelSets labelSets
 	Overdue   overdue
-	// wakePoll has the window read again.
+	// wakePoll makes the poll read the window again.
 	wakePoll loop.Signal
-	// lostFires tells that own fires were lost since the last sweep.
+	// LostFires is true if own fires were lost since the last sweep.
 	LostFires atomic.Bool
 	sweeps    int
 }
 
-// Options are those of the engine that its rooms share; package engine says what they mean.
+// Options are the engine's options that its packages share; package engine documents them.
 type Options struct {
 	Apps                   []string
 	Labels                 input.Labels
@@ -39,7 +39,7 @@ type Options struct {
 	Batch                  int
 }
 
-// Store is what a planner asks of a store.
+// Store is the part of a store that a planner uses.
 type Store interface {
 	definitionStore
 	Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error)
@@ -48,7 +48,7 @@ type Store interface {
 	ScheduleNext(ctx context.Context, fires []dispatcher.DelayedFire) error
 }
 
-// Node is what the rooms of the engine know of the node.
+// Node is the part of the node that the packages of the engine share.
 type Node struct {
 	Options Options
 	Log     Log
@@ -56,7 +56,7 @@ type Node struct {
 	Clock   *Clock
 }
 
-// New returns a planner by definitions. It has the window read by wakePoll.
+// New returns a planner by definitions. wakePoll makes the poll read the window.
 func New(store Store, of *Definitions, wakePoll loop.Signal) *Planner {
 	p := &Planner{Definitions: of, store: store, Timeline: newTimeline(), Ahead: newAhead(wakePoll), Floors: newFloors(of.Options),
 		wakePoll: wakePoll}
@@ -64,23 +64,23 @@ func New(store Store, of *Definitions, wakePoll loop.Signal) *Planner {
 	return p
 }
 
-// Held is a run that the pool holds, with what the node knows of it.
+// Held is a run that the pool holds, with the node's knowledge of it.
 type Held = pool.Run[Detail]
 
-// Detail is what the node knows of a run that it has won.
+// Detail is the node's knowledge of a run that it has won.
 type Detail struct {
-	// job is the job as it was claimed here; nil: the run was not claimed here.
+	// Job is the job as it was claimed here; nil: the run was not claimed here.
 	Job *preparedJob
-	// schedule is the one by which the fire was claimed or settled here; nil: it was not.
+	// Schedule is the schedule by which the fire was claimed or settled here; nil: it was not.
 	Schedule *schedule.Schedule
-	// missed is the range that a catch-up run stands for, if it is known.
+	// Missed is the range that a catch-up run stands for, if it is known.
 	Missed *run.MissedRange
-	// delayed says that the end of the run schedules the next fire of a fixed delay. For a run that
-	// was not claimed here it only may.
+	// Delayed means that the end of the run schedules the next fire of a fixed delay. For a run that was not claimed
+	// here, it means that it may.
 	Delayed bool
 }
 
-// CatchesUp tells whether runs of a kind go after those on time.
+// CatchesUp reports whether runs of a kind go after those on time.
 func CatchesUp(kind run.Kind) bool {
 	return kind == run.KindCatchUp || kind == run.KindBackfill
 }
@@ -99,8 +99,9 @@ func (d *Definitions) HeldBy(node run.NodeID, runs []run.HeldRun) []*Held {
 	return held
 }
 
-// overdue is the oldest fire that was due when the node last read the database: in its window, among the fires
-// of other nodes, and among those that the handler settles. Together with the timeline it says how long a fire waits at most.
+// overdue is the oldest fire that was due when the node last read the database: in its window, among the fires of other
+// nodes, and among those that the handler settles. Together with the timeline it gives the longest time that a fire
+// waits.
 type overdue struct {
 	window, others, misses atomic.Pointer[sighting] // nil: none was made
 }
@@ -116,8 +117,8 @@ func (o *overdue) Settling(due, now time.Time) {
 	o.misses.Store(&sighting{due, now})
 }
 
-// wait returns how long the fire had been due when it was seen. If no read has succeeded for a while, the
-// fire is assumed to wait still. What was due for less than the grace was its preferred node's to claim.
+// wait returns how long the fire had been due when it was seen. If no read has succeeded for a while, it assumes that
+// the fire still waits. A fire that was due for less than the grace belonged to its preferred node.
 func (s *sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration {
 	if s == nil {
 		return 0
@@ -131,14 +132,13 @@ func (s *sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration
 	return now.Sub(s.due)
 }
 
-// OldestOverdue returns how long the oldest due fire that nobody has claimed waits, as far as this node
-// knows; 0 if there is none that is due for longer than the grace, or while the node is paused. It counts
+// OldestOverdue returns how long the oldest unclaimed due fire has waited, as far as this node knows; 0 if none is due
+// for longer than the grace, or while the node is paused. It counts
 //   - the fires that this node has planned, whether the node is saturated or the database unreachable;
 //   - those that the latest poll found, and those of other nodes that the latest sweep found;
 //   - those that are too late, while this node settles them.
 //
-// Fires of jobs that require labels which this node lacks do not count: more nodes like this one would
-// not help them.
+// Fires of jobs that require labels which this node lacks do not count: more nodes like this one would not help them.
 func (p *Planner) OldestOverdue(now time.Time) time.Duration {
 	if !p.Fleet.claims() {
 		return 0
@@ -155,7 +155,7 @@ func (p *Planner) OldestOverdue(now time.Time) time.Duration {
 	return wait
 }
 
-// OldestServed returns when the first of a page was due whose labels this node has; zero: none.
+// OldestServed returns when the first fire of a page was due whose labels this node has; zero: none.
 func (p *Planner) OldestServed(page []dispatcher.DueTrigger) time.Time {
 	for i := range page {
 		if p.Options.Labels.Have(page[i].NodeLabels) {

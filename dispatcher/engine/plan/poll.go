@@ -38,19 +38,19 @@ func (p *Planner) Poll(ctx context.Context, now, until time.Time) (int, error) {
 }
 
 const (
-	// nearSweep is how many nodes before this one a sweep covers where nodes are not alike, and turnSweep where they
+	// nearSweep is how many nodes before this one a sweep covers if the nodes differ, and turnSweep how many if they
 	// take turns.
 	nearSweep = 3
 	turnSweep = 10
-	// farSweep is after how many sweeps one covers all nodes.
+	// farSweep is the number of sweeps after which one covers all nodes.
 	farSweep = 10
 )
 
-// Sweep plans, after the grace, the fires that the nodes before this one left alone. So that a large fleet does
-// not ask the same questions a hundred times a second, nodes that are alike take turns: each second every
-// trigger is swept by one node that is not its own. Otherwise the next in rank goes first, and so on, because nodes
-// that contend lose most of what they try. A node that is late with its own fires takes none: if the whole fleet is
-// late, helping would make it later. One loop calls it.
+// Sweep plans, after the grace, the fires that the nodes before this one left alone. A large fleet should not repeat
+// the same queries a hundred times a second, so nodes that are alike take turns: each second, one node that does not
+// own the trigger sweeps it. Otherwise the next in rank goes first, and so on, because nodes that contend lose most of
+// what they try. A node that is late with its own fires takes none: if the whole fleet is late, helping would make it
+// later. One loop calls it.
 func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
 	if p.Fleet.Alone() || p.Timeline.overdue(now.Add(-p.Options.Lead)) {
 		p.Overdue.others.Store(&sighting{at: now})
@@ -58,7 +58,7 @@ func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
 	}
 	p.sweeps++
 	if p.sweeps%farSweep == 0 {
-		others := p.Overdue.others.Load() // which are taken to wait until the next sweep of all nodes finds none
+		others := p.Overdue.others.Load() // these count as waiting until the next sweep of all nodes finds none
 		mine, _ := p.Fleet.Turn(now, farSweep*p.Options.Grace, 0, turnSweep)
 		if mine || others != nil && !others.due.IsZero() {
 			return p.SweepAll(ctx, now)
@@ -70,15 +70,15 @@ func (p *Planner) Sweep(ctx context.Context, now time.Time) error {
 	}
 	near := area{floor: &p.Floors.near}
 	near.shares, near.version = p.Fleet.neighbours(p.Options.Apps, p.LabelSets.get(), reach)
-	ranked := !p.Fleet.alike() // or nobody else covers them now
+	ranked := !p.Fleet.alike() // if they are alike, no other node covers them now
 	_, err := p.sweep(ctx, now, near, func(d dispatcher.DueTrigger) bool {
 		return !ranked || p.ranked(d, now)
 	})
 	return err
 }
 
-// SweepAll plans fires that any nodes left alone. A fire whose job requires a set of labels that the nodes did not
-// know yet is found by it, too.
+// SweepAll plans fires that any nodes left alone. It also finds fires of jobs whose set of required labels the nodes
+// did not know yet.
 func (p *Planner) SweepAll(ctx context.Context, now time.Time) error {
 	found, err := p.sweep(ctx, now, area{floor: &p.Floors.far, shares: everything(p.Options.Apps)}, func(d dispatcher.DueTrigger) bool {
 		return p.ranked(d, now)
@@ -89,12 +89,12 @@ func (p *Planner) SweepAll(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// ranked reports whether a fire has been due for so long that all nodes which come before this one had their time.
+// ranked reports whether all nodes that come before this one have had time for a fire.
 func (p *Planner) ranked(d dispatcher.DueTrigger, now time.Time) bool {
 	return now.Sub(d.DueAt) >= time.Duration(p.Fleet.rank(d))*p.Options.Grace
 }
 
-// area is what a sweep looks at: some shares, from their floor on.
+// area is the area of a sweep: some shares, from their floor on.
 type area struct {
 	floor   *floor
 	shares  []Share
@@ -103,7 +103,7 @@ type area struct {
 
 // sweep plans the fires in an area that are wanted and due for longer than the grace.
 func (p *Planner) sweep(ctx context.Context, now time.Time, in area, wanted func(dispatcher.DueTrigger) bool) (seen, error) {
-	// What is older is left to the sweeps of all, and to the nodes whose shares these are.
+	// Older fires are left to the sweeps of all, and to the nodes that own these shares.
 	look := in.floor.Begin(now, in.version, cmp.Or(p.Floors.Left(), now.Add(-lookBack)))
 	query := dispatcher.DueQuery{From: look.From, Until: now.Add(-p.Options.Grace), Now: now}
 	found, err := p.plan(ctx, query, in.shares, wanted)
@@ -113,10 +113,10 @@ func (p *Planner) sweep(ctx context.Context, now time.Time, in area, wanted func
 	return found, err
 }
 
-// seen is what a reading of due triggers found.
+// seen is the result of a reading of due triggers.
 type seen struct {
 	planned  int
-	least    time.Time // the earliest time at which one of them was due, in whichever share; zero: there is none
+	least    time.Time // when the earliest of them was due, in whichever share; zero: none
 	oldest   time.Time // the same of those whose labels this node has
 	complete bool      // nothing was left out
 }
@@ -136,8 +136,8 @@ func (s *seen) page(page []dispatcher.DueTrigger, labels input.Labels) {
 	}
 }
 
-// plan plans the fires that query selects in shares, of triggers that are wanted and jobs that require no label
-// which the node lacks.
+// plan plans the fires that query selects in shares, of wanted triggers and of jobs that require no label which the
+// node lacks.
 func (p *Planner) plan(
 	ctx context.Context, query dispatcher.DueQuery, shares []Share, wanted func(dispatcher.DueTrigger) bool,
 ) (found seen, err error) {
@@ -152,8 +152,8 @@ func (p *Planner) plan(
 	return found, nil
 }
 
-// planPage plans a page of fires: those that are due soon, and some more, in the timeline, and the others ahead of
-// it. It returns false if there is no room.
+// planPage plans a page of fires: those that are due soon, and some more, in the timeline, and the others ahead of it.
+// It returns false if there is no room.
 func (p *Planner) planPage(ctx context.Context, page []dispatcher.DueTrigger, now time.Time, found *seen) (bool, error) {
 	later := page[min(len(page), max(mostAtOnce-found.planned, 0)):]
 	for len(later) > 0 && !later[0].DueAt.After(now.Add(Soon)) && !p.Timeline.IsFull() {
@@ -225,15 +225,15 @@ func (p *Planner) PlanChanged(ctx context.Context, jobs []int64, now time.Time) 
 	return nil
 }
 
-// labelSets are the sets of labels that jobs require and this node has. They decide about the shares of nodes
-// that differ in their labels; other nodes don't ask for them.
+// labelSets are the sets of labels that jobs require and this node has. They affect the shares of nodes with different
+// labels; other nodes don't read them.
 type labelSets struct {
 	mu     sync.Mutex
 	all    []input.Labels
 	readAt time.Time // by the database's clock; zero: a job may require a new one
 }
 
-// get returns the sets that the node knows of. The fires of a job with another one are found by the far sweep.
+// get returns the sets that the node knows. The far sweep finds the fires of jobs with another set.
 func (l *labelSets) get() []input.Labels {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,7 +247,7 @@ func (l *labelSets) Changed() {
 	l.readAt = time.Time{}
 }
 
-// due reports whether the sets are to be read, and notes that they are.
+// due reports whether the sets must be read, and notes that they are.
 func (l *labelSets) due(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,7 +258,7 @@ func (l *labelSets) due(now time.Time) bool {
 	return true
 }
 
-// set notes the sets, and reports whether they are others than before.
+// set notes the sets, and reports whether they changed.
 func (l *labelSets) set(all []input.Labels) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +267,7 @@ func (l *labelSets) set(all []input.Labels) (changed bool) {
 	return changed
 }
 
-// readLabelSets reads the sets of labels that jobs require if they decide about the node's share.
+// readLabelSets reads the sets of labels that jobs require if they affect the node's share.
 func (p *Planner) readLabelSets(ctx context.Context, now time.Time) error {
 	if !p.Fleet.differInLabels() || !p.LabelSets.due(now) {
 		return nil
@@ -286,9 +286,9 @@ func (p *Planner) readLabelSets(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// PlanNext plans the fire after one that was claimed or lost. It leaves a trigger to the node that is
-// preferred for it, even if this node has just fired it: the shares have moved. After a lost fire of
-// its own, the node reads from the database what became of it; see sweepLoop.
+// PlanNext plans the fire after one that was claimed or lost. It leaves a trigger to its preferred node, even if this
+// node has just fired it: the shares have moved. After a lost fire of its own, the node reads the trigger from the
+// database again; see sweepLoop.
 func (p *Planner) PlanNext(d Entry, claimed dispatcher.Advance, now time.Time, won bool) {
 	switch {
 	case !p.Fleet.Prefers(d.DueTrigger):
@@ -300,8 +300,8 @@ func (p *Planner) PlanNext(d Entry, claimed dispatcher.Advance, now time.Time, w
 	}
 }
 
-// ScheduleNext gives fixed delays whose latest run has ended their next fire: those among ids or,
-// without ids, any, a page at most.
+// ScheduleNext gives fixed delays whose latest run has ended their next fire: those among ids or, without ids, any, a
+// page at most.
 func (p *Planner) ScheduleNext(ctx context.Context, ids []int64, now time.Time) error {
 	ended, err := p.store.EndedDelays(ctx, ids, pageSize)
 	if err != nil || len(ended) == 0 {

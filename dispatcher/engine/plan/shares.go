@@ -14,18 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// A fleet divides its triggers by their ids, which are hashes and so spread evenly. The nodes that may fire a
-// trigger stand in order of their ids; the ids of triggers are cut into as many equal ranges, and each node is the
-// first to fire what is in the range of its place. The node that follows is the second, and so on around. A range
-// is something that a database can select by, so no node reads the triggers of others.
+// A fleet divides its triggers by their ids, which are hashes and so spread evenly. The nodes that may fire a trigger
+// stand in order of their ids; the ids of triggers are cut into as many equal ranges, and each node is the first to
+// fire the range of its place. The node that follows is the second, and so on around. A database can select by a range,
+// so no node reads the triggers of others.
 //
-// Triggers of one class have the same nodes. In most fleets each node may fire everything, and there is one
-// class. Nodes that serve only some apps, or that differ in their labels, make a few more.
+// Triggers of one class have the same nodes. In most fleets each node may fire everything, and there is one class.
+// Nodes that serve only some apps, or that differ in their labels, make a few more.
 
-// class is what decides which nodes may fire a trigger, and in which order.
+// class is the key of the nodes that may fire a trigger, and of their order.
 type class struct {
 	app    int64  // 0: an app that no node names
-	labels string // what its job requires
+	labels string // required by its job
 	long   bool   // its attempts may outlast a drain
 }
 
@@ -34,10 +34,10 @@ type order struct{ first, then []run.NodeID }
 
 // roster is the live nodes as one heartbeat found them, in order of their ids.
 type roster struct {
-	drain    time.Duration // an attempt whose timeout is longer is long
+	drain    time.Duration // an attempt with a longer timeout is long
 	live     []dispatcher.Node
 	yielding map[run.NodeID]bool
-	named    map[int64]string // the apps that some node names, because it does not serve all
+	named    map[int64]string // apps that some node names, because it does not serve all
 
 	mu     sync.Mutex
 	orders map[class]order
@@ -125,13 +125,13 @@ func (r *roster) find(node run.NodeID) (int, bool) {
 // distance returns how many steps it is from one place to another, around n places.
 func distance(from, to, n int) int { return (to - from + n) % n }
 
-// partOf returns in which of n equal parts an id is.
+// partOf returns the index of an id's part, of n equal parts.
 func partOf(id int64, n int) int {
 	high, low := bits.Mul64(uint64(id), uint64(n)) // of 128 bits; ids have 63
 	return int(high<<1 | low>>63)
 }
 
-// startOf returns the least id in part i of n; that of part n, which there is not, is 0.
+// startOf returns the least id in part i of n. It is 0 for n, which is past the last part.
 func startOf(i, n int) int64 {
 	if i == n {
 		return 0
@@ -146,19 +146,19 @@ func startOf(i, n int) int64 {
 // idRange is the ids from from to below to; to 0: to the last.
 type idRange struct{ from, to int64 }
 
-// Share is a part of all triggers, as a query selects it: those of a range, of some apps and of jobs that
-// require some sets of labels.
+// Share is a part of all triggers, as a query selects it: those of a range, of some apps and of jobs that require some
+// sets of labels.
 type Share struct {
 	apps   []string // empty: all
-	labels []string // empty: whatever they require
+	labels []string // empty: any
 	idRange
 }
 
 // everything is the share that has all triggers of some apps.
 func everything(apps []string) []Share { return []Share{{apps: apps}} }
 
-// shares returns the triggers for which node has one of the ranks from least to most, and perhaps some
-// more, which rank tells apart. required are the sets of labels that jobs require.
+// shares returns the triggers for which node has one of the ranks from least to most, and perhaps some more, which rank
+// filters out. required are the sets of labels that jobs require.
 func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, most int) []Share {
 	var all []Share
 	for _, apps := range r.appGroups(node) {
@@ -177,7 +177,7 @@ func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, m
 	return all
 }
 
-// rangesOf returns where a node has one of some ranks in an order.
+// rangesOf returns the ranges in which a node has one of some ranks in an order.
 func rangesOf(o order, node run.NodeID, least, most int) []idRange {
 	nodes, before := o.first, 0
 	i, ok := slices.BinarySearch(nodes, node)
@@ -231,8 +231,8 @@ type appGroup struct {
 	names []string
 }
 
-// appGroups returns the apps that node serves, by who else serves them. Apps that no node names have one
-// group without names, which selects the others, too.
+// appGroups returns the apps that node serves, grouped by the other nodes that serve them. Apps that no node names have
+// one group without names, which also selects the others.
 func (r *roster) appGroups(node *dispatcher.Node) []appGroup {
 	byServers := map[string]*appGroup{}
 	for id, name := range r.named {
@@ -263,8 +263,8 @@ type labelGroup struct {
 	sets    []string // empty: any
 }
 
-// labelGroups returns the sets of labels that jobs require and node has, the empty one among them, by who
-// else has them. If everybody who serves the app has all of them, it is one group that selects any labels.
+// labelGroups returns the sets of labels that jobs require and node has, including the empty one, grouped by the other
+// nodes that have them. If all nodes that serve the app have all of them, it is one group that selects any labels.
 func (r *roster) labelGroups(node *dispatcher.Node, app int64, required []input.Labels) []labelGroup {
 	byServers := map[string][]string{r.servers(class{app: app}): {""}}
 	for _, labels := range required {
@@ -285,7 +285,7 @@ func (r *roster) labelGroups(node *dispatcher.Node, app int64, required []input.
 	return groups
 }
 
-// differInLabels reports whether not all live nodes have the same labels.
+// differInLabels reports whether the live nodes have different labels.
 func (r *roster) differInLabels() bool {
 	for i := range r.live {
 		if !maps.Equal(r.live[i].Labels, r.live[0].Labels) {
@@ -295,7 +295,7 @@ func (r *roster) differInLabels() bool {
 	return false
 }
 
-// servers names the nodes that may fire the triggers of a class.
+// servers returns the ids of the nodes that may fire the triggers of a class, as a key.
 func (r *roster) servers(c class) string {
 	o := r.of(c)
 	var text strings.Builder
@@ -305,10 +305,10 @@ func (r *roster) servers(c class) string {
 	return text.String()
 }
 
-// Turn reports whether it is this node's turn to do what must be done in each interval by one of any most nodes that
-// stand next to each other. reach is how many nodes before it it does that for: the nodes whose turn it is reach
-// around, each also for the next of them before it, so a node that is gone is never its own keeper. The nodes agree
-// by the database's clock and their order. Where they are not alike, each has its turn every time, for least nodes.
+// Turn reports whether it is this node's turn at a task that one of any most adjacent nodes must do in each interval.
+// reach is for how many nodes before it the node does it: the nodes with a turn reach around, each at least to the next
+// of them, so a node that is gone is never its own keeper. The nodes agree by the database's clock and their order. If
+// they are not alike, each has its turn every time, for least nodes.
 func (f *Fleet) Turn(now time.Time, interval time.Duration, least, most int) (mine bool, reach int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -319,8 +319,8 @@ func (f *Fleet) Turn(now time.Time, interval time.Duration, least, most int) (mi
 	return f.roster.turn(i, now.UnixNano()/int64(interval), most)
 }
 
-// TurnToPurge reports whether it is this node's turn to purge the history, which any node may do: in each interval it is
-// that of two, in case one is gone.
+// TurnToPurge reports whether it is this node's turn to purge the history, which any node may do. In each interval it
+// is the turn of two nodes, in case one is gone.
 func (f *Fleet) TurnToPurge(now time.Time, interval time.Duration) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -339,8 +339,8 @@ func (f *Fleet) alike() bool {
 	return f.roster.alike()
 }
 
-// turn is fleet.turn for the node at place i in a round. The places whose turn it is lie as evenly as can be, two of
-// them at least, and all move on by one with each round.
+// turn is Fleet.Turn for the node at place i in a round. The places with a turn are spread as evenly as possible, there
+// are at least two of them, and all move on by one with each round.
 func (r *roster) turn(i int, round int64, most int) (mine bool, reach int) {
 	n := len(r.live)
 	takers := min(n, max(2, (n+most-1)/most))
@@ -355,14 +355,14 @@ func (r *roster) alike() bool {
 	})
 }
 
-// yielding returns the live nodes that leave long attempts to newer nodes. A node does while it has a spell
-// of them, and at least half of the live nodes started after that began: a deployment starts as many new
-// nodes as there are old ones. A single node that is added to a fleet does not get all the long attempts. It is
-// not enough to prefer nodes that have none: the new ones soon have some, too, and then all would be equal.
+// yielding returns the live nodes that leave long attempts to newer nodes. A node yields while it has a spell of them,
+// if at least half of the live nodes started after the spell began: a deployment starts as many new nodes as there are
+// old ones. A single node that is added to a fleet does not get all the long attempts. A preference for nodes without
+// long attempts is not enough: the new ones soon have some, too, and then all would be equal.
 //
-// The newest node never yields, so somebody always takes a fire. A node whose spell is over takes its share
-// again, so nodes that are not replaced become equal. If nodes differ about who yields, because one of them
-// has older news, a fire waits for a grace at most, or the first of them claims it.
+// The newest node never yields, so one node always takes a fire. A node whose spell is over takes its share again, so
+// nodes that are not replaced become equal. If nodes disagree about which of them yield, because one of them has older
+// news, a fire waits for a grace at most, or the first of them claims it.
 func yielding(live []dispatcher.Node) map[run.NodeID]bool {
 	var yields map[run.NodeID]bool
 	for i := range live {

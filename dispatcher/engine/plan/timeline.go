@@ -11,14 +11,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// timeline is the fires that are due before the next poll: a heap of those to come, and a fair queue
-// of those that are due and wait for a place in the pool. It is a cache: an entry that is out of date
-// loses its claim and is dropped. It is safe for concurrent use.
+// timeline is the fires that are due before the next poll: a heap of future ones, and a fair queue of those that are
+// due and wait for a place in the pool. It is a cache: an entry that is out of date loses its claim and is dropped. It
+// is safe for concurrent use.
 type timeline struct {
 	mu      sync.Mutex
 	heap    entries
 	due     *pool.FairQueue[*Entry]
-	onTime  int // of due, those that do not catch up
+	onTime  int // entries of due that do not catch up
 	byID    map[int64]*Entry
 	Changed loop.Signal // the head may be earlier than before
 	full    bool        // there was no room for a fire
@@ -43,8 +43,8 @@ func newTimeline() *timeline {
 	}
 }
 
-// add plans a fire. It replaces what was planned for its trigger under an older revision or for an
-// earlier time. It returns false when the timeline is full.
+// add plans a fire. It replaces the planned fire of its trigger if that has an older revision or an earlier time. It
+// returns false when the timeline is full.
 func (t *timeline) add(planned Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +74,7 @@ func (t *timeline) add(planned Entry) bool {
 	return true
 }
 
-// has reports whether a fire is planned or being claimed, or a newer one of its trigger is.
+// has reports whether a fire, or a newer one of its trigger, is planned or being claimed.
 func (t *timeline) has(due *dispatcher.DueTrigger) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,7 @@ func (t *timeline) Take(until time.Time, limit int, admit func(pool.QueueKey) po
 	return due
 }
 
-// Claimed notes which of the entries that were taken have been won.
+// Claimed notes the entries that were won, of those that were taken.
 func (t *timeline) Claimed(taken []*Entry, won map[int64]*run.HeldRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *timeline) Claimed(taken []*Entry, won map[int64]*run.HeldRun) {
 	}
 }
 
-// reading notes that a poll reads the window. done notes that it has planned what it read.
+// reading notes that a poll reads the window. done notes that it has planned the result.
 func (t *timeline) reading() (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,15 +158,14 @@ func (t *timeline) reading() (done func()) {
 	}
 }
 
-// overdue reports whether fires that were due by then still wait to be claimed, apart from those that
-// catch up.
+// overdue reports whether fires that were due by then still wait to be claimed, apart from those that catch up.
 func (t *timeline) overdue(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.onTime > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
 }
 
-// oldest returns when the earliest fire was due, or will be, that is not claimed yet.
+// oldest returns the due time of the earliest unclaimed fire.
 func (t *timeline) oldest() (at time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 type Options struct {
 	// Workers is how many attempts are in flight at most; default 1024.
 	Workers int
-	// MinWorkers is how many workers stay when there is nothing to do; default 16.
+	// MinWorkers is how many workers an idle pool keeps; default 16.
 	MinWorkers int
-	// AppWorkers is how many attempts are in flight for one app while the others make none; default
-	// three quarters of Workers.
+	// AppWorkers is how many attempts are in flight for one app while the others make none; default three quarters of
+	// Workers.
 	AppWorkers int
 	// HostWorkers is how many of them go to one host; default half of Workers.
 	HostWorkers int
@@ -36,7 +36,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run is a run that this node holds. T is what the caller attaches to it.
+// Run is a run that this node holds. T is the caller's data about it.
 type Run[T any] struct {
 	run.HeldRun
 	Node   run.NodeID // the incarnation of this node that holds it
@@ -64,7 +64,7 @@ func Attempt(run run.Key, token run.Token, number int) AttemptKey {
 	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Code(), number, token}
 }
 
-// Of tells whether the attempt is one of a run under a token, whichever number it has.
+// Of reports whether the attempt is one of a run under a token, with any number.
 func (k AttemptKey) Of(run run.Key, token run.Token) bool {
 	return k == Attempt(run, token, k.number)
 }
@@ -77,7 +77,7 @@ func RecordKey(record dispatcher.Record) AttemptKey {
 	return Attempt(record.Key, record.Token, record.Attempt)
 }
 
-// Work is what a pool does with a run.
+// Work is the work of a pool on a run.
 type Work[T any] struct {
 	// WaitUntilDue waits until the node may begin a run. It returns false if the node may not,
 	// or if stop comes first.
@@ -136,7 +136,7 @@ func (p *Pool[T]) Start(ctx context.Context) {
 // Freed receives when a pool that was full has places again.
 func (p *Pool[T]) Freed() <-chan struct{} { return p.freed }
 
-// OnFreed sets what is called when a pool that had no place for a run has places again. It must not wait.
+// OnFreed sets the function that a pool calls when it had no place for a run and has places again. It must not wait.
 // Call it before Start.
 func (p *Pool[T]) OnFreed(do func()) { p.onFreed = do }
 
@@ -180,15 +180,14 @@ func (p *Pool[T]) Submit(runs []*Run[T]) {
 	p.queueDue()
 }
 
-// Held returns how many places are taken: by the runs that the pool has, and by those that are about
-// to be claimed.
+// Held returns how many places are taken: by the runs of the pool, and by those that are about to be claimed.
 func (p *Pool[T]) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shares.all.taken[claimed]
 }
 
-// Use returns which part of the attempts that the pool may make at once is in flight, from 0 to 1.
+// Use returns the part of the allowed attempts that is in flight, from 0 to 1.
 func (p *Pool[T]) Use() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +215,7 @@ func (p *Pool[T]) Owns(run run.HeldRun) bool {
 	return p.owned[KeyOf(run)]
 }
 
-// OwnsAny reports whether any attempt of a run under a token is here. It looks at all that is here.
+// OwnsAny reports whether any attempt of a run under a token is here. It searches all of them.
 func (p *Pool[T]) OwnsAny(run run.Key, token run.Token) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +227,7 @@ func (p *Pool[T]) OwnsAny(run run.Key, token run.Token) bool {
 	return false
 }
 
-// Disown forgets attempts: their outcomes are stored, or another node has their runs.
+// Disown removes attempts: their outcomes are stored, or another node has their runs.
 func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,8 +236,8 @@ func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 	}
 }
 
-// Cancel cuts off an attempt that is in flight here, or drops it while it waits. Another attempt of its run
-// goes on: a cancellation may arrive late. Number 0 stands for the only attempt under the token.
+// Cancel cuts off an attempt that is in flight here, or drops it while it waits. Another attempt of its run goes on: a
+// cancellation may arrive late. Number 0 stands for the only attempt under the token.
 func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,20 +258,20 @@ func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	}
 }
 
-// takeWaiting removes and returns the runs that match and are not given to a worker. p.mu is held.
+// takeWaiting removes and returns the runs that match and that no worker has. p.mu is held.
 func (p *Pool[T]) takeWaiting(match func(*Run[T]) bool) []*Run[T] {
 	queued := p.queue.Remove(match)
 	p.dequeued(queued)
 	return append(queued, p.pending.remove(match)...)
 }
 
-// drop forgets a run that was not begun. p.mu is held.
+// drop removes a run that was not begun. p.mu is held.
 func (p *Pool[T]) drop(run *Run[T]) {
 	delete(p.owned, KeyOf(run.HeldRun))
 	p.releaseClaimed(run.share, run.Queue.Late)
 }
 
-// ordered tells whether a run catches up in the order of its trigger. Those of a backfill have an order of their own.
+// ordered reports whether a run catches up in the order of its trigger. Runs of a backfill have an order of their own.
 func ordered[T any](r *Run[T]) bool { return r.Queue.Late && r.Kind != run.KindBackfill }
 
 // enqueue queues a run that is due. A run on time goes before those that catch up, but not before those of

@@ -5,25 +5,25 @@ import (
 	"iter"
 )
 
-// FairQueue orders what waits to be claimed, or for a worker. Apps take turns by weight. Within an
-// app, items on time go before items that catch up, then a higher priority goes first, and items of
-// one priority leave in the order in which they came. Items of one job that are all on time, or all
-// late, never overtake each other. It is not safe for concurrent use.
+// FairQueue orders items that wait to be claimed, or for a worker. Apps take turns by weight. Within an app, items on
+// time go before items that catch up, then a higher priority goes first, and items of one priority leave in the order
+// of their arrival. Items of one job that are all on time, or all late, never overtake each other. It is not safe for
+// concurrent use.
 //
-// It is a tree of heaps, of apps, of their hosts, and of the jobs at each host, so that whatever is full is
-// passed over at once, however much of it waits.
+// It is a tree of heaps, of apps, of their hosts, and of the jobs at each host, so that a full app, host or job is
+// skipped at once, however many items it has.
 type FairQueue[T any] struct {
 	nodes map[line]*node[T]
 	root  node[T]
-	free  []*node[T] // to be used again: most jobs have one item at a time
+	free  []*node[T] // for reuse: most jobs have one item at a time
 	moved float64    // how far the app that had the last turn has moved
 	seen  int64
 }
 
-// mostFree bounds the nodes that are kept to be used again.
+// mostFree bounds the nodes that are kept for reuse.
 const mostFree = 4096
 
-// QueueKey says where a run waits and whose places it takes.
+// QueueKey is the queue of a run, and the places that it uses.
 type QueueKey struct {
 	App, Host string
 	Job       int64
@@ -38,21 +38,21 @@ type line struct {
 	late bool
 }
 
-// node is what waits of an app, a host or a job.
+// node holds the waiting items of an app, a host or a job.
 type node[T any] struct {
 	line
 	parent   *node[T]
 	children children[T] // those that may go, the next first
 	index    int         // among the children of parent; -1: it may not go now
 	waiting  int         // in it and all below it
-	entries  []entry[T]  // of a job, in the order in which they came
+	entries  []entry[T]  // of a job, in order of arrival
 
 	// An app moves on with each item that leaves, by the inverse of its weight, and the app that has
 	// moved least is next (stride scheduling).
 	moved, weight float64
 }
 
-// entry is an item and when it came.
+// entry is an item and the time of its arrival.
 type entry[T any] struct {
 	item T
 	key  QueueKey
@@ -77,7 +77,7 @@ func (f *FairQueue[T]) Push(item T, in QueueKey, weight int) {
 	}
 }
 
-// find returns a node, which it makes if there is none.
+// find returns a node, and makes it if it is missing.
 func (f *FairQueue[T]) find(at line) *node[T] {
 	if at.level == ofPool {
 		return &f.root
@@ -91,7 +91,7 @@ func (f *FairQueue[T]) find(at line) *node[T] {
 		parent.host = at.host
 	}
 	if made.parent = f.find(parent); at.level == ofApp {
-		made.moved = f.moved // an app that had nothing waiting has saved no turns up
+		made.moved = f.moved // an app without waiting items does not save turns
 	}
 	f.nodes[at] = made
 	return made
@@ -109,7 +109,7 @@ func (f *FairQueue[T]) node(at line) *node[T] {
 	return made
 }
 
-// All yields what waits, in no order.
+// All yields the waiting items, in no order.
 func (f *FairQueue[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, n := range f.nodes {
@@ -122,8 +122,8 @@ func (f *FairQueue[T]) All() iter.Seq[T] {
 	}
 }
 
-// Take removes and returns up to limit items, the next first. It asks admit for a place for each. What
-// admit finds full stays.
+// Take removes and returns up to limit items, the next first. It asks admit for a place for each. Items without one
+// stay.
 func (f *FairQueue[T]) Take(limit int, admit func(QueueKey) Admission) []T {
 	var taken []T
 	var full []*node[T]
@@ -167,7 +167,7 @@ func (f *FairQueue[T]) pop(job *node[T]) T {
 	return first
 }
 
-// changed moves a job to where its first item belongs, and forgets it if it has none.
+// changed moves a job to the place of its first item, and removes it if it has none.
 func (f *FairQueue[T]) changed(job *node[T]) {
 	if len(job.entries) > 0 {
 		job.attach()
@@ -218,7 +218,7 @@ func (n *node[T]) count(more int) {
 	}
 }
 
-// attach puts a node, and what it is a part of, where its first item belongs.
+// attach puts a node, and its ancestors, where their first items belong.
 func (n *node[T]) attach() {
 	for ; n.parent != nil; n = n.parent {
 		if n.index < 0 {
@@ -229,7 +229,7 @@ func (n *node[T]) attach() {
 	}
 }
 
-// detach takes a node out of the order, and what it is a part of if nothing else in that may go.
+// detach takes a node out of the order, and each ancestor in which nothing else may go.
 func (n *node[T]) detach() {
 	heap.Remove(&n.parent.children, n.index)
 	switch parent := n.parent; {
@@ -247,7 +247,7 @@ func (n *node[T]) before(other *node[T]) bool {
 	}
 	a, b := &n.head().entries[0], &other.head().entries[0]
 	switch {
-	case n.level == ofApp: // apps that have moved equally far go in the order in which they came
+	case n.level == ofApp: // apps that have moved equally far go in order of arrival
 	case a.key.Late != b.key.Late:
 		return b.key.Late
 	case a.key.Priority != b.key.Priority:

@@ -1,19 +1,19 @@
 package pool
 
-// shares count the places of a pool that are taken, and say which may be taken. See the package
-// comment for the rule.
+// shares count the places of a pool that are taken, and decide which may be taken. See the package comment for the
+// rule.
 type shares struct {
 	most   [uses]float64   // places of the whole pool
-	part   [levels]float64 // of what a share has and what is left to its parent
+	part   [levels]float64 // of a share's own places and the free ones of its parent
 	all    share           // the whole pool
 	late   share           // runs that catch up, a share next to those of the apps
 	byPath map[path]*share
-	// refused tells that a run found no place when this much was left of the pool.
+	// refused means that a run found no place when this much of the pool was free.
 	refused   bool
 	refusedAt float64
 }
 
-// use is what a place is for.
+// use is the purpose of a place.
 type use int
 
 const (
@@ -22,7 +22,7 @@ const (
 	uses
 )
 
-// level is how deep in the pool a share lies.
+// level is the depth of a share in the pool.
 type level int
 
 const (
@@ -34,21 +34,20 @@ const (
 )
 
 const (
-	// jobPart is the part for a job of what its host has left, lateShare that for catching up of what the pool
-	// has left.
+	// jobPart is the part of a job in its host, lateShare the part of catching up in the pool.
 	jobPart, lateShare = 0.75, 0.25
 	// batchPart of a share has to be free again before a full share takes more claims, so that waiting
 	// fires leave in batches and not one by one.
 	batchPart = 0.125
-	// mostIdle is how many shares are kept in which nothing is under way. Making a share again for each
-	// fire would cost more than it saves.
+	// mostIdle is how many shares there may be before unused ones are removed. Making a share again for each fire would
+	// cost more than it saves.
 	mostIdle = 1000
 )
 
 // share is a part of a pool: an app, a host of an app, or a job at that host.
 type share struct {
 	path
-	up     [levels]*share // what it is a part of, the pool first, and itself
+	up     [levels]*share // its ancestors, the pool first, and itself
 	parts  int
 	taken  [uses]int
 	closed bool // to claims
@@ -61,11 +60,11 @@ type path struct {
 	job       int64
 }
 
-// Admission says whether a run gets a place and, if not, what is full.
+// Admission is the answer to a request for a place: granted, or the share that is full.
 type Admission int
 
-// What is full. Nothing of that app, host or job gets a place now. Of a full host, nothing on time may
-// wait if a run that catches up was refused.
+// The full share: no run of that app, host or job gets a place now. For a full host, no run on time may wait if a run
+// that catches up was refused.
 const (
 	Admitted Admission = iota
 	JobFull
@@ -92,7 +91,7 @@ func newShares(o Options) *shares {
 // of returns the share of a queue's job.
 func (s *shares) of(in QueueKey) *share { return s.find(path{ofJob, in.App, in.Host, in.Job}) }
 
-// find returns a share, which it makes if there is none.
+// find returns a share, and makes it if it is missing.
 func (s *shares) find(at path) *share {
 	if at.level == ofPool {
 		return &s.all
@@ -138,7 +137,7 @@ func (s *shares) count(job *share, late bool, purpose use, n int) {
 // left returns how many places of the pool are free.
 func (s *shares) left(purpose use) float64 { return s.most[purpose] - float64(s.all.taken[purpose]) }
 
-// full returns what of a queue's shares is full, the largest first.
+// full returns the largest full share of a queue's job.
 func (s *shares) full(job *share, in QueueKey, purpose use) Admission {
 	left := s.left(purpose)
 	for level, one := range job.up {
@@ -191,7 +190,7 @@ func (s *shares) release(job *share, late bool, purpose use) (opened bool) {
 		was := s.late.closed
 		opened = was && !s.late.full(s.late.leftOf(all, lateShare, claimed), claimed) || opened
 	}
-	// What others leave opens full shares, too.
+	// Places that others free open full shares, too.
 	if opened || all > 1.25*s.refusedAt {
 		s.refused = false
 		return true
@@ -199,7 +198,7 @@ func (s *shares) release(job *share, late bool, purpose use) (opened bool) {
 	return false
 }
 
-// dropIdle forgets a share without anything under way, and what it is a part of, if many are kept.
+// dropIdle removes an unused share, and its unused ancestors, if many are kept.
 func (s *shares) dropIdle(job *share) {
 	for level := ofJob; level > ofPool && len(s.byPath) > mostIdle; level-- {
 		one := job.up[level]

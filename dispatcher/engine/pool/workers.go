@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// workers is how many workers there are and may be.
+// workers are the workers of a pool, and how many there may be.
 type workers[T any] struct {
 	least, most int
 	count       int
@@ -23,7 +23,7 @@ type workers[T any] struct {
 
 // worker makes one attempt after the other.
 type worker[T any] struct {
-	runs chan *Run[T] // the run to do next, one at most
+	runs chan *Run[T] // the next run, one at most
 }
 
 const (
@@ -90,8 +90,8 @@ func (p *Pool[T]) growSoon() {
 	})
 }
 
-// workLoop executes a run and those that follow, until none has come for a while. A worker that finds its next run
-// at the end of one takes it at once: under load, each run takes the lock twice.
+// workLoop executes a run and those that follow, until none has come for a while. A worker that finds its next run at
+// the end of one takes it at once: under load, each run takes the lock twice.
 func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
 	w := &worker[T]{runs: make(chan *Run[T], 1)}
 	idle := time.NewTimer(idleAfter)
@@ -124,9 +124,8 @@ func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
 	p.mu.Unlock()
 }
 
-// nextRun returns the next run of a worker, or nil when the worker should leave. A worker that was
-// needed when its time had passed waits without end: the pool grows beyond the least again only
-// after every idle worker has had a run.
+// nextRun returns the next run of a worker, or nil when the worker should leave. A worker that was needed at the end of
+// its time waits without a limit: the pool grows beyond the least again only after every idle worker has had a run.
 func (p *Pool[T]) nextRun(w *worker[T], idle *time.Timer) *Run[T] {
 	idle.Reset(idleAfter)
 	for {
@@ -139,7 +138,7 @@ func (p *Pool[T]) nextRun(w *worker[T], idle *time.Timer) *Run[T] {
 		p.mu.Lock()
 		at := slices.Index(p.workers.idle, w)
 		switch {
-		case at < 0: // it was given a run meanwhile
+		case at < 0: // it got a run meanwhile
 			p.mu.Unlock()
 			return <-w.runs
 		case p.closing.closed || p.workers.count > p.workers.least:
@@ -179,7 +178,7 @@ func (p *Pool[T]) execute(ctx context.Context, run *Run[T]) {
 // ErrCutOff is the cause of attempts that end because the time to drain has passed.
 var ErrCutOff = errors.New("the node shut down")
 
-// closing is how far a pool has come in shutting down.
+// closing is the progress of a pool's shutdown.
 type closing struct {
 	closed       bool
 	stop         chan struct{} // closed by Close
@@ -190,8 +189,7 @@ type closing struct {
 	workers      sync.WaitGroup
 }
 
-// Close begins no more attempts and gives no more places. TakeNotAttempted returns what is
-// submitted later.
+// Close begins no more attempts and gives no more places. TakeNotAttempted returns runs that are submitted later.
 func (p *Pool[T]) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,8 +232,8 @@ func (p *Pool[T]) HandBack(run run.HeldRun) {
 	p.closing.notAttempted = append(p.closing.notAttempted, run)
 }
 
-// Drain waits for the attempts in flight, atMost long, and cuts off the rest. It returns how many
-// were cut off with a request perhaps sent, and the runs of the others.
+// Drain waits for the attempts in flight, atMost long, and cuts off the rest. It returns how many of these may have
+// sent a request, and the runs of the others.
 func (p *Pool[T]) Drain(atMost time.Duration) (cutOff int, notAttempted []run.HeldRun) {
 	finished := make(chan struct{})
 	go func() {
