@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Of many fires only the first are looked up by the poll, and the others before they are due.
+// The poll looks up only the first of many fires, and the others are looked up before they are due.
 func TestManyFiresAreLookedUpSoonBeforeTheyAreDue(t *testing.T) {
 	t.Parallel()
 	r, s := readingRig(t)
@@ -48,7 +48,7 @@ func TestManyFiresAreLookedUpSoonBeforeTheyAreDue(t *testing.T) {
 	}
 }
 
-// unknown is a store that cannot be asked for definitions.
+// unknown is a store that cannot return definitions.
 type unknown struct {
 	Store
 	err error
@@ -80,7 +80,7 @@ func TestFiresAheadSurviveAnOutage(t *testing.T) {
 	}
 }
 
-func TestFireWhoseShareMovedIsNotLookedUp(t *testing.T) {
+func TestFireOfAMovedShareIsNotLookedUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("moved", "rate(5s)", nil)

@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 )
 
-// A bad row stops itself only, whichever method of the store meets it. storetest.Batches says how each method keeps to that.
-func TestEachMethodOfTheStoreSaysHowABadRowStopsItselfOnly(t *testing.T) {
+// A bad row stops only itself, in each method of the store. storetest.Batches lists how each method ensures that.
+func TestBadRowStopsOnlyItselfInEachStoreMethod(t *testing.T) {
 	t.Parallel()
 	store := reflect.TypeFor[Store]()
 	known := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// atMostOnce makes the job of a name want its requests at most once.
+// atMostOnce makes the job of a name at_most_once.
 func (r *rig) atMostOnce(name string) {
 	r.t.Helper()
 	job, err := r.store.Job(r.t.Context(), "app", name)
@@ -29,7 +29,7 @@ func (r *rig) atMostOnce(name string) {
 	}
 }
 
-// lostBegin executes the first Begin and then says that it failed.
+// lostBegin executes the first Begin and then reports a failure.
 type lostBegin struct {
 	Store
 	begins atomic.Int32
@@ -69,7 +69,7 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// claimSeen is a store whose latest claim is known.
+// claimSeen is a store that keeps its latest claim.
 type claimSeen struct {
 	Store
 	won []run.HeldRun
@@ -111,7 +111,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	}
 }
 
-// slowBegin lets something happen between Begin and the request.
+// slowBegin calls a function between Begin and the request.
 type slowBegin struct {
 	Store
 	meanwhile func()
@@ -123,7 +123,7 @@ func (s *slowBegin) Begin(ctx context.Context, runs []run.HeldRun) ([]run.HeldRu
 	return begun, err
 }
 
-// A node that freezes after it looked at its lease finds on waking that another node has its runs.
+// A node that freezes after it checked its lease finds on waking that another node has its run.
 func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	t.Parallel()
 	store := &slowBegin{}

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
+// messages are targets of follows and destinations of alerts, by the part that bounds can refuse.
 var messages = map[string]string{
 	"host":      `{"webhook":{"url":"http://out.example.com/"}}`,
 	"port":      `{"webhook":{"url":"http://in.example.com:9/"}}`,
@@ -38,7 +38,7 @@ var alertsOnly = map[string]string{
 	"routing-key": `{"webhook":{"url":"http://in.example.com/","format":"pagerduty","routing_key":{"reference":"file:other/key"}}}`,
 }
 
-// putMessages declares for each kind a job that an alert watches, or whose failure is delivered, and returns how many.
+// putMessages declares, for each kind, a job with an alert or a delivery of its failure, and returns how many.
 func (r *rig) putMessages() int {
 	r.t.Helper()
 	decode := func(text string, into any) {
@@ -90,8 +90,8 @@ func (r *rig) putMessages() int {
 	return count
 }
 
-// Deliveries that wait when an operator narrows the bounds are not sent, whatever of their target is outside.
-func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
+// Deliveries that wait when an operator narrows the bounds are not sent, whichever part of their target is outside.
+func TestNarrowedBoundsStopDeliveriesAboutRuns(t *testing.T) {
 	t.Parallel()
 	all := []string{"*"}
 	wide := target.Bounds{
@@ -142,7 +142,7 @@ func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
 	}
 }
 
-// checkTold checks that all deliveries of putMessages were sent, or all were refused for the bounds.
+// checkTold checks that all deliveries of putMessages were sent, or that all were refused for the bounds.
 func (r *rig) checkTold(count int, sent bool) {
 	r.t.Helper()
 	calls := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
+// setBounds sets the bounds of the rig's app, as an operator does, and notifies the node.
 func (r *rig) setBounds(bounds target.Bounds) {
 	r.t.Helper()
 	app := access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true, Bounds: &bounds}}
@@ -23,7 +23,7 @@ func (r *rig) setBounds(bounds target.Bounds) {
 	r.hear(dispatcher.Notification{App: "app"})
 }
 
-// requestRun requests a manual run and lets the node adopt and attempt what it may.
+// requestRun requests a manual run and lets the node adopt and attempt runs.
 func (r *rig) requestRun(job string) run.Run {
 	r.t.Helper()
 	run, err := r.store.RequestRun(r.t.Context(), "app", job, nil, input.Change{Actor: "test"})
@@ -84,8 +84,8 @@ func TestBoundThatTightensStopsOnlyTheJobsItBreaks(t *testing.T) {
 	}
 }
 
-// A fire that waits in the node when the bounds change is judged by those of now, not by those of its claim.
-func TestClaimedFireObeysBoundsOfNow(t *testing.T) {
+// A fire that waits in the node when the bounds change obeys the new bounds, not those of its claim.
+func TestClaimedFireObeysCurrentBounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putWebhook("hook", "http://one.example.com/")
@@ -149,7 +149,7 @@ func (r *rig) adoptable() []dispatcher.Adoptable {
 	return found
 }
 
-func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
+func TestResponsesAboveBytesKeptAreOmittedFromOutcomes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = respondWith(run.Response{Body: strings.Repeat("x", 400<<10)})

@@ -14,7 +14,7 @@ import (
 // theHost is the host of most tests.
 var theHost = hostOfApp{"app", "h"}
 
-// sends asks for a request of a job, and reports how it ended if it may be made.
+// sends asks for a request of a job, and reports its outcome if it may be made.
 func (h *hosts) sends(job int64, o run.Outcome, now time.Time) (sent bool) {
 	if h.admit(request{host: theHost, job: job, run: run.Key{TriggerID: job}}, now) != nil {
 		return false
@@ -73,7 +73,7 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	}
 }
 
-func TestPauseOfAJobGrowsToItsMost(t *testing.T) {
+func TestPauseOfAJobGrowsToItsMaximum(t *testing.T) {
 	t.Parallel()
 	h, begin := newHosts(1, 0), time.Now()
 	sent := 0
@@ -88,7 +88,7 @@ func TestPauseOfAJobGrowsToItsMost(t *testing.T) {
 	}
 }
 
-// The job that fails may not fail for the host's sake: its time-out, its certificates and its path are its own.
+// The job may fail for reasons of its own: its time-out, its certificates or its path.
 func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	for _, class := range []run.Class{run.ClassTimeout, run.ClassTLS, run.ClassHTTP5xx} {
@@ -116,8 +116,8 @@ func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
 	}
 }
 
-// T7: an app that fails as often as it likes, in whatever way, opens no circuit of another app.
-func TestCircuitsOfAppsAreApart(t *testing.T) {
+// T7: an app that fails, however often and in whatever way, opens no circuit of another app.
+func TestCircuitsOfAppsAreIndependent(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(2, 0), time.Now()
 	for job := range int64(5) {
@@ -157,7 +157,7 @@ func TestProbesOfADeadHostRotate(t *testing.T) {
 	}
 }
 
-// With a rate, a probe that has to wait for its turn has not been made, so the pause stays as it is.
+// With a rate, a probe that has to wait for its turn was not made, so the pause stays the same.
 func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(1, 1), time.Now()
@@ -186,7 +186,7 @@ func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
 	}
 }
 
-func TestCircuitsOfHostsThatAreNotCalledAreForgotten(t *testing.T) {
+func TestCircuitsOfUnusedHostsAreRemoved(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(1, 0), time.Now()
 	for i := range 1000 {
@@ -201,7 +201,7 @@ func TestCircuitsOfHostsThatAreNotCalledAreForgotten(t *testing.T) {
 	}
 }
 
-// A node makes so many requests a second to a host, whatever apps they belong to: the host cannot tell them apart.
+// A node makes a number of requests a second to a host, for all apps together: the host cannot tell them apart.
 func TestRateOfAHostCountsOverAllApps(t *testing.T) {
 	t.Parallel()
 	const rate = 10
@@ -249,8 +249,8 @@ func TestRateOfAHostIsKept(t *testing.T) {
 	}
 }
 
-// Hosts are shared by apps, and so are their rates. Groups are not, though two apps may give them one name.
-func TestRateOfAGroupIsItsApps(t *testing.T) {
+// Apps share hosts, and so their rates. They do not share groups, though two apps may use the same name.
+func TestRateOfAGroupBelongsToItsApp(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20, 10), time.Now()
 	for n, tt := range []struct {
@@ -267,7 +267,7 @@ func TestRateOfAGroupIsItsApps(t *testing.T) {
 }
 
 // The circuit of a group opens when no endpoint is up, and not when all are busy: then they respond. One endpoint that
-// comes back ends it, as it ends that of a host.
+// comes back ends it, as with a host.
 func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(3, 0), time.Now()
@@ -298,7 +298,7 @@ func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
 	}
 }
 
-func TestRunThatWaitsSaysHowItsHostFailed(t *testing.T) {
+func TestWaitingRunShowsHowItsHostFailed(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(2, 0), time.Unix(0, 0)
 	r := request{host: hostOfApp{app: "shop", host: "down.example"}, job: 1}

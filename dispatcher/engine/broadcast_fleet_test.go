@@ -30,7 +30,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// killable is a node that can be killed: from then on it reaches no database, so it records and hands back nothing.
+// killable is a node that can be killed: without its database, it records and hands back nothing.
 type killable struct {
 	store *store.Store
 	end   func()
@@ -56,7 +56,7 @@ func startKillable(t *testing.T, database, name string) *killable {
 	return k
 }
 
-// kill takes the database from the node.
+// kill cuts the node off from the database.
 func (k *killable) kill(t *testing.T) {
 	t.Helper()
 	if err := k.store.Close(); err != nil {
@@ -68,7 +68,7 @@ func (k *killable) kill(t *testing.T) {
 // shardHit is a request for a shard.
 type shardHit struct{ endpoint, index, total, run string }
 
-// shardServers are endpoints that come and go, each on an address of its own, and what they got.
+// shardServers are endpoints that start and stop, each on its own address, and the requests that they got.
 type shardServers struct {
 	mu      sync.Mutex
 	hits    map[string][]shardHit // by event id
@@ -77,7 +77,7 @@ type shardServers struct {
 	servers map[string]*httptest.Server
 }
 
-// serve starts an endpoint, on the address that it had if it was there before.
+// serve starts an endpoint, on its former address if it had one.
 func (w *shardServers) serve(t *testing.T, id string) {
 	t.Helper()
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func (w *shardServers) serve(t *testing.T, id string) {
 		w.came.Notify()
 	})
 	server := httptest.NewUnstartedServer(handler)
-	address, err := freeport.Address(t.Context()) // which no other program gets while the endpoint is dead
+	address, err := freeport.Address(t.Context()) // no other program gets it while the endpoint is dead
 	if old := w.servers[id]; old != nil {
 		address = old.Listener.Addr().String()
 	}
@@ -111,7 +111,7 @@ func (w *shardServers) serve(t *testing.T, id string) {
 	w.servers[id] = server
 }
 
-// await waits for so many requests more.
+// await waits for a number of further requests.
 func (w *shardServers) await(t *testing.T, more int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -266,7 +266,7 @@ func endedRuns(t *testing.T, s *store.Store) (runs []run.Run) {
 	}
 }
 
-// checkBroadcasts compares what the endpoints got with the runs.
+// checkBroadcasts compares the requests that the endpoints got with the runs.
 func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []run.Run) {
 	t.Helper()
 	totals := map[int]int{}
@@ -295,7 +295,7 @@ func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []ru
 				if hit != want {
 					t.Errorf("shard %s: the request said %+v, want %+v", shard.ID, hit, want)
 				}
-				// These two were there all the time.
+				// These two were up all the time.
 				if of := shard.Shard.Endpoint; (of == "e0" || of == "e4") && hit.endpoint != of {
 					t.Errorf("shard %s was made for %s and went to %s", shard.ID, of, hit.endpoint)
 				}

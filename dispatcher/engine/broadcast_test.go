@@ -64,7 +64,7 @@ func (r *rig) parts(parent string) (list []string) {
 	return list
 }
 
-// lostBroadcast executes the first Broadcast and then says that it failed.
+// lostBroadcast executes the first Broadcast and then reports a failure.
 type lostBroadcast struct {
 	Store
 	calls int

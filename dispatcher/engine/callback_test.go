@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// accepting is a target that accepts its first attempts, each for as long as it says, and then succeeds.
+// accepting is a target that accepts its first attempts, each for the given time, and then succeeds.
 func accepting(within time.Duration, attempts int) func(context.Context, target.Call) run.Outcome {
 	return func(_ context.Context, call target.Call) run.Outcome {
 		if call.Attempt > attempts {
@@ -53,7 +53,7 @@ func TestAcceptedRunEndsByItsCallback(t *testing.T) {
 	r.wantState(id, run.Succeeded)
 }
 
-// The target stopped the work at a time-out of its own. That is a failure like others, but for its state.
+// The target stopped the work at a time-out of its own. That is a failure like others, but with another state.
 func TestCallbackOfATimeOutEndsAsTimedOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A claim that grew old is unfolded while an attempt of it executes. The attempt ends as if nothing had happened.
+// A claim that grew old is unfolded during an attempt of it. The attempt ends as usual.
 func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -38,8 +38,8 @@ func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
 	}
 }
 
-// A run whose job is locked asks again by itself; the others of its batch begin at once.
-func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
+// A run of a locked job asks again by itself; the others of its batch begin at once.
+func TestUndecidedRunsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		locked := func(run run.HeldRun) bool { return run.JobID == 1 }

@@ -46,9 +46,9 @@ func TestEngineAppliesTheClockMargin(t *testing.T) {
 	})
 }
 
-// The monotonic clock stands still while a machine is suspended. What was known of the database's clock before is then
-// late, and what is known afterwards is early for an attempt that had begun before.
-func TestAttemptThatASuspensionInterruptsHasTheDatabasesTimes(t *testing.T) {
+// The monotonic clock stands still while a machine is suspended. A sample of the database's clock from before is then
+// late, and one from afterwards is early for an attempt that had begun before.
+func TestAttemptInterruptedByASuspensionHasTheDatabasesTimes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ known, ended time.Duration }{
 		"no response since": {known: -time.Hour},
@@ -70,7 +70,7 @@ func TestAttemptThatASuspensionInterruptsHasTheDatabasesTimes(t *testing.T) {
 				got  *time.Time
 				want time.Duration
 			}{"started": {run.StartedAt, 0}, "ended": {run.EndedAt, tt.ended}} {
-				// What the node knows of the database's clock is a little off, on a slow machine by more.
+				// The node's bound of the database's clock is a little off, on a slow machine by more.
 				early, late := before.Add(at.want-patience), after.Add(at.want+patience)
 				if at.got == nil || at.got.Before(early) || at.got.After(late) {
 					t.Errorf("%s = %v, want %s from now", what, at.got, at.want)

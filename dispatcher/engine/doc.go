@@ -31,7 +31,7 @@
 //	retry       when due     adopts runs that are attempted again, and probes hosts for those that wait
 //	unfold      5 s          unfolds the node's claims that are older than 30 s
 //	delay       when ended   schedules the next fire of fixed delays
-//	follow      15 s *       queues what follows the ends of runs, and judges the alerts of their jobs
+//	follow      15 s *       queues the followers of ended runs, and evaluates the alerts of their jobs
 //	backfill    15 s *       queues the next runs of backfills, and counts those that have ended
 //	bulk        15 s *       acts on the next jobs and runs of bulk actions
 //	handler     15 s         steps for the fleet, see below

@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// silent is a store that never says whether runs may begin.
+// silent is a store that never grants permission to begin.
 type silent struct {
 	Store
-	begun chan struct{} // closed when a run has begun all the same
+	begun chan struct{} // closed when a run has begun anyway
 }
 
 func (silent) Acquire(ctx context.Context, _ []run.HeldRun) ([]run.HeldRun, error) {

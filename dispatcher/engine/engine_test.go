@@ -70,8 +70,8 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	}
 }
 
-// lostResponse executes the first statement of each kind and then says that it failed, like a
-// connection that dies between COMMIT and its response.
+// lostResponse executes the first statement of each kind and then reports a failure, like a connection that dies
+// between COMMIT and its response.
 type lostResponse struct {
 	Store
 	claim, settle, adopt sync.Once
@@ -124,8 +124,8 @@ func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	}
 }
 
-// stoppedNode is a store that stops its node whenever the node asks for runs. A call whose context has
-// ended then has no effect.
+// stoppedNode is a store that stops its node when the node asks for runs. A call with an ended context then has no
+// effect.
 type stoppedNode struct {
 	Store
 	stop context.CancelFunc
@@ -314,7 +314,7 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 	if r.poll(5*time.Second) != 1 {
 		t.Fatal("poll did not plan the fire")
 	}
-	// A node that is preferred for the trigger joins after this one has planned the fire.
+	// The preferred node for the trigger joins after this one has planned the fire.
 	own := r.fleet.ID()
 	for other := run.NodeID(1); r.fleet.Prefers(dispatcher.DueTrigger{ID: run.TriggerID("app", "moving", "only")}); {
 		live := []dispatcher.Node{{ID: own}, {ID: other}}
@@ -353,7 +353,7 @@ func TestPausedNodeClaimsNothing(t *testing.T) {
 	if _, err := r.store.SetNodeState(t.Context(), r.fleet.ID(), dispatcher.NodePaused, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	// The claim itself looks, even before the node knows.
+	// The claim itself checks it, even before the node knows.
 	r.claimOnce(t.Context(), r.now.Add(3*time.Second))
 	if found := r.settled(); len(found) != 0 {
 		t.Errorf("a paused node made runs: %+v", found)

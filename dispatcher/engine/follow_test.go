@@ -32,7 +32,7 @@ func (r *rig) chain(name string, change func(*dispatcher.Job)) {
 	}
 }
 
-// follow follows what has ended, and lets the runs that this queues end, until nothing is left.
+// follow handles the runs that have ended, and lets the runs that this queues end, until none is left.
 func (r *rig) follow() {
 	r.t.Helper()
 	for {
@@ -50,7 +50,7 @@ func (r *rig) follow() {
 	}
 }
 
-// called returns the jobs of the calls, each with what it follows.
+// called returns the jobs of the calls, each with the run that it follows.
 func (r *rig) called() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -50,7 +50,7 @@ func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 	}
 }
 
-// While a request to the old target is in flight, somebody repairs the job.
+// While a request to the old target is in flight, a user repairs the job.
 func TestLateGoneLeavesARepairedTriggerAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

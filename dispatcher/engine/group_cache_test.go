@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// groupReads counts the reads of groups, and lets something happen after each.
+// groupReads counts the reads of groups, and calls a function after each.
 type groupReads struct {
 	Store
 	count atomic.Int32
@@ -109,7 +109,7 @@ func TestManyFiresReadTheirGroupOnce(t *testing.T) {
 	}
 	r.plan.Groups.Change("app", "workers")
 	reads.after = func() error {
-		for range 10_000 { // the other fires come meanwhile
+		for range 10_000 { // the other fires arrive meanwhile
 			runtime.Gosched()
 		}
 		return nil
@@ -143,7 +143,7 @@ func TestChangedGroupIsReadAgain(t *testing.T) {
 	}
 }
 
-// A change that is told of while the group is read reaches the next fire.
+// A change that is announced while the group is read reaches the next fire.
 func TestGroupThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	r, reads := newGroupRig(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// victimEnv makes the test program an endpoint that is killed, on the address that it has: see serveVictim.
+// victimEnv makes the test program an endpoint to be killed, on its value as address: see serveVictim.
 const victimEnv = "CARILLON_TEST_VICTIM"
 
 // victimResponds is how many requests a victim responds to.
@@ -58,7 +58,7 @@ type victim struct {
 
 func startVictim(t *testing.T) *victim {
 	t.Helper()
-	address, err := freeport.Address(t.Context()) // which no other program gets after its death
+	address, err := freeport.Address(t.Context()) // no other program gets it after its death
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func startVictim(t *testing.T) *victim {
 	return v
 }
 
-// kill waits until some requests are in flight, and kills the process. It returns when the process was gone.
+// kill waits until some requests are in flight, and kills the process. It returns when the process has ended.
 func (v *victim) kill(t *testing.T, inFlight int) (died time.Time) {
 	t.Helper()
 	for len(v.events) < victimResponds+inFlight && v.lines.Scan() {
@@ -95,7 +95,7 @@ func (v *victim) kill(t *testing.T, inFlight int) (died time.Time) {
 	return time.Now()
 }
 
-// An endpoint that is killed costs the requests that it has in flight an attempt. From then on none goes to it, and each fire
+// When an endpoint is killed, its requests in flight lose an attempt. From then on it gets no more fires, and each fire
 // is done.
 func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	need.Step(t, "fleets")
@@ -146,8 +146,8 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	if least < inFlight || repeated < least || a.again["steady"] > 0 {
 		t.Errorf("%d attempts failed and %d fires arrived again, want %d at least and none", repeated, a.again["steady"], least)
 	}
-	// No new connection is made any more, and a node sees that a kept one is gone, if not before it has used it once. Only
-	// connections with a response were kept.
+	// No new connection succeeds any more, and a node notices that a kept one is closed when it uses it once, if not
+	// before. Only connections with a response were kept.
 	if afterDeath > victimResponds {
 		t.Errorf("%d attempts that began after the death failed, want one for each of %d connections at most", afterDeath, victimResponds)
 	}

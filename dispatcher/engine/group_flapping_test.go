@@ -30,7 +30,7 @@ type flock struct {
 	store    *store.Store // of the API
 	metrics  []*prometheus.Registry
 	live     string // the URL of an endpoint without its path
-	dead     string // one that refuses connections
+	dead     string // an endpoint that refuses connections
 	got      atomic.Int64
 	came     loop.Signal
 	flaps    int
@@ -39,7 +39,7 @@ type flock struct {
 
 const flockSize = 200
 
-// mostTimesCalm is how many times as many statements a fire may cost while endpoints come and go.
+// mostTimesCalm bounds the statements of a fire while endpoints flap, as a multiple of those in a calm fleet.
 const mostTimesCalm = 1.2
 
 func newFlock(tb testing.TB) (f *flock, stop func()) {
@@ -106,7 +106,7 @@ func (f *flock) register(n int, url string, now time.Time) error {
 	return err
 }
 
-// flap changes endpoints one after the other until ctx ends: each deregisters, registers, dies without a word and expires
+// flap changes endpoints one after the other until ctx ends: each deregisters, registers, dies silently and expires
 // half a second later, and registers again. Half of them stay.
 func (f *flock) flap(ctx context.Context) error {
 	for tick := time.NewTicker(10 * time.Millisecond); ; f.flaps++ {
@@ -147,7 +147,7 @@ func (f *flock) statements() (sent float64) {
 	return sent
 }
 
-// perFire returns how many statements the nodes send for each of some fires.
+// perFire returns how many statements the nodes send per fire.
 func (f *flock) perFire(fires int64) float64 {
 	f.tb.Helper()
 	began, before := f.got.Load(), f.statements()
@@ -168,7 +168,7 @@ func (f *flock) await(fires int64) {
 	}
 }
 
-// compare returns the statements for each of some fires while no endpoint changes, and while half of them come and go.
+// compare returns the statements per fire while no endpoint changes, and while half of them come and go.
 func (f *flock) compare(fires int64) (calm, flapping float64) {
 	f.tb.Helper()
 	f.await(f.got.Load() + 200)
@@ -186,14 +186,14 @@ func (f *flock) compare(fires int64) (calm, flapping float64) {
 	return calm, flapping
 }
 
-// Endpoints that come and go all the time cost no fire, and few statements.
+// Endpoints that flap all the time cost no fire, and few statements.
 func TestFlappingEndpointsLoseNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
 	f, stop := newFlock(t)
 	const fires = 800
 	calm, flapping := f.compare(fires)
-	for range 10 { // nodes write more at once while the machine is busy, which may change between the two, but not each time
+	for range 10 { // on a busy machine nodes write more at once, which may change between the two, but not each time
 		if flapping > mostTimesCalm*calm {
 			calm, flapping = f.compare(fires)
 		}
@@ -228,7 +228,7 @@ func TestFlappingEndpointsLoseNoFire(t *testing.T) {
 	}
 }
 
-// BenchmarkFlappingEndpoints compares a minute of endpoints that come and go with a calm one. Bar: 1.2 times.
+// BenchmarkFlappingEndpoints compares a minute of flapping endpoints with a calm one. Bar: 1.2 times.
 func BenchmarkFlappingEndpoints(b *testing.B) {
 	f, _ := newFlock(b)
 	calm, flapping := f.compare(60 * strategyTriggers)

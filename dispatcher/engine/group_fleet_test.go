@@ -34,13 +34,13 @@ import (
 type workers struct {
 	mu     sync.Mutex
 	counts map[string]int    // by endpoint
-	events map[string]string // the endpoint that got an event last, by event id
-	again  []string          // events that came again, although neither endpoint nor node that had them died
-	ending bool              // the nodes stop, and another may send what one of them was sending
+	events map[string]string // the latest endpoint of an event, by event id
+	again  []string          // events that were repeated although neither their endpoint nor their node died
+	ending bool              // the nodes stop, and another may repeat their sends
 	came   loop.Signal
 }
 
-// dies is the endpoint that dies, and with it the requests that it has.
+// dies is the endpoint that dies with its requests.
 const dies = "e0"
 
 func (w *workers) start(t *testing.T, id string) *httptest.Server {
@@ -139,8 +139,8 @@ func startMeasured(t testing.TB, database string, nodes int, metrics []*promethe
 	return s, stopped
 }
 
-// Three nodes, or the one that SQLite may have, send the fires of a dense job to five endpoints, of which one dies, one is
-// drained, and one registers meanwhile. Each fire is one request and a run that succeeded.
+// Three nodes, or the single one that SQLite allows, send the fires of a dense job to five endpoints. Meanwhile one
+// endpoint dies, one is drained, and one registers. Each fire is one request and a run that succeeded.
 func TestFleetOfEndpointsGetsEachFireOnce(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -213,7 +213,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	}
 	w.await(t, "requests to the new endpoint", func(counts map[string]int) bool { return counts["late"] >= perSecond/10 })
 	before := w.await(t, "nothing", func(map[string]int) bool { return true })
-	// Each node hears of the changes in its own time, but then sends nothing more to e0, which died, and e1, which is drained.
+	// Each node learns of the changes in its own time, and then sends no more to e0, which died, and the drained e1.
 	w.await(t, "700 requests of which e0 and e1 get none", func(counts map[string]int) bool {
 		if counts[dies] != before[dies] || counts["e1"] != before["e1"] {
 			before = counts
@@ -227,7 +227,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	checkFleet(t, s, w)
 }
 
-// checkFleet compares what endpoints got with the runs.
+// checkFleet compares the requests of endpoints with the runs.
 func checkFleet(t *testing.T, s *store.Store, w *workers) {
 	t.Helper()
 	states := map[run.State]int{}

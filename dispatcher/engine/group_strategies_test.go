@@ -26,7 +26,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// The fires to each group of the test: of so many triggers, each so many times.
+// The fires to each group of the test: the number of triggers, and of fires for each.
 const (
 	strategyTriggers = 100
 	strategyRepeats  = 10
@@ -34,20 +34,20 @@ const (
 	strategyNodes    = 3
 )
 
-// arrivals are the requests to real endpoints, by group. A fire is known by its trigger and its scheduled time.
+// arrivals are the requests to real endpoints, by group. A fire is identified by its trigger and its scheduled time.
 type arrivals struct {
 	mu    sync.Mutex
 	at    map[string]map[string]string // group, fire: endpoint
 	again map[string]int               // group: requests for a fire that had arrived
 	came  loop.Signal
-	// held keeps the requests to the group of that name in flight until heldFires are there.
+	// held keeps the requests to the group of that name in flight until heldFires have arrived.
 	held    string
 	release chan struct{}
 }
 
 const heldFires = 40
 
-// serve responds as an endpoint, and to a probe as busy says for its URL without the host.
+// serve responds as an endpoint, and to a probe with the result of busy for its URL without the host.
 func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +72,8 @@ func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) st
 	return server.URL
 }
 
-// arrive notes that a fire to a group has arrived at an endpoint, and releases the requests that are held with the last of
-// their fires.
+// arrive notes that a fire to a group has arrived at an endpoint, and releases the held requests with the last of their
+// fires.
 func (a *arrivals) arrive(group, fire, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *arrivals) arrive(group, fire, id string) {
 	}
 }
 
-// await waits until so many fires of a group have arrived.
+// await waits until a number of fires of a group have arrived.
 func (a *arrivals) await(t *testing.T, group string, fires int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -118,7 +118,7 @@ func (a *arrivals) counts(group string) map[string]int {
 	return counts
 }
 
-// judgement tells whether counts by endpoint are as they should be.
+// judgement reports whether the counts by endpoint are right.
 type judgement func(counts map[string]int) bool
 
 // onlyAt wants all fires at one endpoint.
@@ -126,7 +126,7 @@ func onlyAt(id string) judgement {
 	return func(counts map[string]int) bool { return len(counts) == 1 && counts[id] > 0 }
 }
 
-// within wants endpoints e0 to e4 to differ by so many fires at most.
+// within wants endpoints e0 to e4 to differ by most fires at most.
 func within(most int) judgement {
 	return func(counts map[string]int) bool {
 		of := slices.Collect(maps.Values(counts))
@@ -134,7 +134,7 @@ func within(most int) judgement {
 	}
 }
 
-// byWeight wants e0 to have weight 6 of 10 and the others 1, up to above and below by so many fires.
+// byWeight wants e0 to have weight 6 of 10 and the others 1, with deviations up to above and below.
 func byWeight(above, below func(share float64) float64) judgement {
 	return func(counts map[string]int) bool {
 		for n := range 5 {
@@ -148,7 +148,7 @@ func byWeight(above, below func(share float64) float64) judgement {
 	}
 }
 
-// byChance is the deviation that docs/routing.md states for what chance decides.
+// byChance is the deviation that docs/routing.md states for random choices.
 func byChance(share float64) float64 { return 5 * math.Sqrt(share*(1-share/strategyFires)) }
 
 // exactly is the deviation that docs/routing.md states for a number of nodes.
@@ -156,7 +156,7 @@ func exactly(perNode float64) func(float64) float64 {
 	return func(float64) float64 { return strategyNodes * perNode }
 }
 
-// strategyCase is a group with a strategy, its jobs, and what docs/routing.md states about where their fires go.
+// strategyCase is a group with a strategy, its jobs, and the distribution of fires that docs/routing.md states.
 type strategyCase struct {
 	strategy target.Strategy
 	fair     judgement
@@ -189,8 +189,8 @@ func strategyCases(refusing string) map[string]strategyCase {
 		"failover": {strategy: routing.Failover, fair: onlyAt("e2"), change: func(g *target.EndpointGroup) {
 			g.Endpoints["e0"] = target.StaticEndpoint{URL: refusing}
 		}},
-		// e0 runs all jobs, and e1 another one. A job runs once at a time, but other jobs run meanwhile: what goes to e2 makes
-		// that busy for global_busyover.
+		// e0 runs all jobs, and e1 another one. A job runs once at a time, but other jobs run meanwhile: a fire to e2
+		// makes that busy for global_busyover.
 		"busyover": {strategy: routing.BusyOver, fair: onlyAt("e1"), jobs: jobs, job: oneAtATime},
 		"global-busyover": {strategy: routing.GlobalBusyOver, jobs: jobs, job: oneAtATime, fair: func(counts map[string]int) bool {
 			return counts["e0"]+counts["e1"] == 0 && counts["e2"] > counts["e3"] && counts["e3"] >= counts["e4"]

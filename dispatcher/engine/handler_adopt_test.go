@@ -37,7 +37,7 @@ func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.
 	return held, err
 }
 
-// They would be executed twice.
+// Otherwise they would be executed twice.
 func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	slow := &late{}
@@ -152,8 +152,8 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	}
 }
 
-// While the backlog of one app has more runs than the pool has places, the runs of another one that wait as well have their turn, also
-// if they were there before and had no place.
+// While the backlog of one app has more runs than the pool has places, waiting runs of another app have their turn,
+// even if they were there before and had no place.
 func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

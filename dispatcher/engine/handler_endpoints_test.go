@@ -21,7 +21,7 @@ func (s *expiring) ExpireEndpoints(ctx context.Context, limit int, now time.Time
 	return s.Store.ExpireEndpoints(ctx, limit, now)
 }
 
-// A round removes all endpoints that stopped registering, and looks once where there are none.
+// A round removes all endpoints that stopped registering, and looks once if there are none.
 func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 	t.Parallel()
 	counted := &expiring{}

@@ -28,7 +28,7 @@ func (s *leaking) MendLeaks(context.Context, int, time.Time) (page []dispatcher.
 	return page, nil
 }
 
-// Leaks are looked for once a minute, and in each round as long as there may be more.
+// The handler looks for leaks once a minute, and in each round while there may be more.
 func TestHandlerCountsMendedLeaks(t *testing.T) {
 	t.Parallel()
 	full := make([]dispatcher.Leak, leakPage)

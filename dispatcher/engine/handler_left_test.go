@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// leftBehind takes the slot of a run in the node's name, as a restored dump has it: the node itself knows nothing of that.
+// leftBehind takes the slot of a run in the node's name, as a restored dump does: the node itself has no trace of it.
 func (r *rig) leftBehind(change func(*dispatcher.Job)) run.HeldRun {
 	r.t.Helper()
 	r.putBounded(change)
@@ -82,8 +82,8 @@ func (r *rig) wantsToGoOn() {
 	}
 }
 
-// However a run ends that the database gives to a live node, and that this node does not have: its job goes on.
-func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
+// If the database assigns a run to a live node that does not have it, the job goes on, however the run ends.
+func TestSlotsOfEndedRunsUnknownToTheNodeAreFreed(t *testing.T) {
 	t.Parallel()
 	settle := func(choice dispatcher.RollbackChoice) func(*rig, run.HeldRun) error {
 		return func(r *rig, _ run.HeldRun) error {
@@ -162,7 +162,7 @@ func TestSlotOfARequestInFlightIsNotFreed(t *testing.T) {
 	begun, stop := make(chan struct{}), make(chan struct{})
 	r.invoke = func(context.Context, target.Call) run.Outcome {
 		close(begun)
-		<-stop // its target does not notice that the caller is gone
+		<-stop // its target does not notice that the caller disconnected
 		return run.Outcome{State: run.Succeeded, HTTPStatus: 200}
 	}
 	r.putBounded(func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })

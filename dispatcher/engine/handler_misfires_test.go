@@ -113,7 +113,7 @@ func TestMissedFiresAreSettledByThePolicyOfTheirTrigger(t *testing.T) {
 	}
 }
 
-// The call says which fires a catch-up run stands for, also when another node adopted the run.
+// The call names the fires of a catch-up run, even if another node adopted the run.
 func TestCatchUpCarriesItsRange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -163,7 +163,7 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	skipped := 72*60 - dispatcher.MostCaughtUp
 	first := time.Duration(skipped+1) * time.Minute
 	want := []string{}
-	// The first round skips and runs the first; from then on there is one a second.
+	// The first round skips and runs the first; from then on one runs each second.
 	for i := range 20 {
 		want = append(want, fmt.Sprintf("schedule %s", first+time.Duration(i)*time.Minute))
 	}
@@ -228,8 +228,7 @@ func TestSkippedFixedDelayCountsFromTheDecision(t *testing.T) {
 	}
 }
 
-// unreliable fails calls of Settle and Claim, before or after they take effect, as often as a
-// test asks for it.
+// unreliable fails calls of Settle and Claim, before or after they take effect, as often as a test asks for it.
 type unreliable struct {
 	Store
 	fails func() (before, after bool)
@@ -259,8 +258,8 @@ func (u *unreliable) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]run.
 	return held, err
 }
 
-// For every policy, jitter and gap, and whatever fails or restarts, each scheduled time has exactly one
-// run of its own or lies in exactly one decision.
+// For every policy, jitter and gap, and with any failure or restart, each scheduled time has exactly one run of its own
+// or is in exactly one decision.
 func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 	t.Parallel()
 	problems := &unreliable{}
@@ -271,7 +270,7 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		jobs++
 		name := fmt.Sprintf("job%d", jobs)
 		problems.fails = func() (bool, bool) { return false, false }
-		// All of them may take longer than a lease lasts.
+		// Together they may take longer than a lease lasts.
 		if err := r.heartbeatOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -313,8 +312,8 @@ func (r *rig) deleteJob(name string) {
 	}
 }
 
-// verify checks the ledger of a job against its schedule: each time up to the trigger's next fire is in
-// it exactly once, and none after.
+// verify checks the ledger of a job against its schedule: it has each time up to the trigger's next fire exactly once,
+// and none after.
 func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 	trigger := r.trigger(name)
 	s, err := trigger.Parse(dispatcher.Identity("app", name, "only"), trigger.AnchorAt, nil)
@@ -357,7 +356,7 @@ func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 	}
 }
 
-// overdueFrom is a store that notes from when on overdue triggers are read.
+// overdueFrom is a store that notes the lower bounds of reads of overdue triggers.
 type overdueFrom struct {
 	Store
 	from []time.Time
@@ -370,8 +369,8 @@ func (o *overdueFrom) Due(ctx context.Context, query dispatcher.DueQuery) ([]dis
 	return o.Store.Due(ctx, query)
 }
 
-// Next to a long snapshot all that was ever due would be visited once more.
-func TestMisfiresAreReadFromTheBoundByWhichTheirAppsWereFound(t *testing.T) {
+// Otherwise a read next to a long snapshot would visit all earlier fires once more.
+func TestMisfiresAndTheirAppsAreReadFromTheSameBound(t *testing.T) {
 	t.Parallel()
 	o := &overdueFrom{}
 	r := newRig(t, func(s Store) Store { o.Store = s; return o })

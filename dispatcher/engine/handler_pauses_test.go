@@ -10,14 +10,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// A pause of the app by a label stops a fire that is in the timeline already. The handler ends the pause when its time is
-// over, and what is owed fires.
+// A pause of the app by a label stops a fire that is in the timeline already. The handler ends the pause when its time
+// is over, and then the owed fire runs.
 func TestPauseOfAnAppStopsPlannedFiresUntilTheHandlerEndsIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("payout", "rate(10s)", nil)
 	r.poll(10 * time.Second)
-	until := r.now.Add(15 * time.Second) // which has passed by the database's clock
+	until := r.now.Add(15 * time.Second) // it has passed by the database's clock
 	if _, err := r.store.PauseApp(t.Context(), "app", dispatcher.AppPauseRequest{Until: &until},
 		input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The change of an app's switch takes some thousand triggers along, and the handler the others, however many.
+// The change of an app's switch applies to some thousand triggers, and the handler applies it to all others.
 func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

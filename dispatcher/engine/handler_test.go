@@ -17,7 +17,7 @@ import (
 type worked struct {
 	Store
 	steps []string
-	// frozen is called while a settlement is on its way; nil: nothing.
+	// frozen is called while a settlement is on its way; may be nil.
 	frozen func()
 }
 

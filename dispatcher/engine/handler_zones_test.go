@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule/zonestest"
 )
 
-// A node follows the data of the installation within a round, and tells the others a round later. What it planned by its data of
-// before is not claimed by them. It is not parallel, because the process has one release.
+// A node follows the data of the installation within a round, and tells the others a round later. They do not claim
+// fires that it planned by the old data. It is not parallel, because the process has one release.
 func TestNodeFollowsTheZonesOfTheInstallation(t *testing.T) {
 	t.Cleanup(func() { schedule.FollowZones(nil) })
 	r, ours := newRig(t, nil), schedule.ZonesVersion()
@@ -86,7 +86,7 @@ func TestNodeFollowsTheZonesOfTheInstallation(t *testing.T) {
 	}
 }
 
-// Data that cannot be read change nothing, and the node goes on.
+// Unreadable data change nothing, and the node goes on.
 func TestBrokenZonesOfTheInstallationAreNotFollowed(t *testing.T) {
 	t.Cleanup(func() { schedule.FollowZones(nil) })
 	r, ours := newRig(t, nil), schedule.ZonesVersion()

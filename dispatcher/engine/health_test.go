@@ -49,7 +49,7 @@ func (r *rig) fireToGroup() {
 	}
 }
 
-func TestGroupsInUseAreCheckedAsTheyAreNow(t *testing.T) {
+func TestGroupsInUseAreCheckedInTheirCurrentVersion(t *testing.T) {
 	t.Parallel()
 	r, reads := newGroupRig(t)
 	r.fireToGroup()
@@ -76,7 +76,7 @@ func TestGroupsInUseAreCheckedAsTheyAreNow(t *testing.T) {
 	if got := r.inUse(time.Now().Add(groupInUse + time.Second)); got != "" {
 		t.Errorf("after 5 minutes without a fire, %s is checked", got)
 	}
-	// The bounds of an app that changes may forbid the checks. The next fire has the new ones.
+	// Changed bounds of an app may forbid the checks. The next fire has the new ones.
 	for _, n := range []dispatcher.Notification{{App: "app"}, {}} {
 		r.fireToGroup()
 		if got := r.inUse(time.Now()); got == "" {
@@ -97,7 +97,7 @@ func TestGroupsInUseAreCheckedAsTheyAreNow(t *testing.T) {
 	}
 }
 
-// watched counts as an invoker knows endpoints of some groups.
+// watched is the number of endpoints that an invoker knows in each group.
 type watched int
 
 func (watched) CheckHealth(context.Context, []target.Call, time.Time) {}

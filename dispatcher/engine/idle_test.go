@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A fleet of a hundred nodes must not keep its database busy by asking whether there is something to do. The intervals
-// are a tenth of the defaults, so that a second is ten.
+// A hundred nodes without work must not keep their database busy with queries for work. The intervals are a tenth of
+// the defaults, so that a second is ten.
 func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 		})
 		go func() { e.Run(ctx); over <- struct{}{} }()
 	}
-	// The last rounds count, when all nodes know each other and what they asked for at the start is known.
+	// Only the last rounds count, when all nodes know each other and have the data that they read at the start.
 	const span = 30 * time.Second / tenth
 	ticker := time.NewTicker(2 * span)
 	defer ticker.Stop()
@@ -44,7 +44,7 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	ticker.Reset(span)
 	<-ticker.C
 	sent, ended := statementsOf(t, registry)-before, time.Now()
-	// A slow machine lets nodes do less in the time that has passed, and nothing more often.
+	// On a slow machine, nodes do less in the same time, and nothing more often.
 	measured := sent / nodes / (ended.Sub(begun) * tenth).Seconds()
 	end()
 	for range nodes {
@@ -58,9 +58,9 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	}
 }
 
-// mostIdle is more than a node of four was seen to send, 2.7: heartbeats 0.25, polls 0.2, its turns to sweep 0.55, its looks
-// for ends to follow and backfills 0.1, its looks for leaks, for the chosen zones and for runs that began long ago 0.2, a
-// quarter of the fleet's work 0.8, 0.2 for old claims in the first minutes, and what it asks as it starts.
+// mostIdle is more than a node of four was seen to send, 2.7: heartbeats 0.25, polls 0.2, its turns to sweep 0.55, its
+// looks for ends to follow and backfills 0.1, its looks for leaks, for the chosen zones and for runs that began long
+// ago 0.2, a quarter of the fleet's work 0.8, 0.2 for old claims in the first minutes, and its queries at the start.
 const mostIdle = 3.0
 
 // statementsOf returns how many statements a store has sent.

@@ -37,8 +37,8 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	}
 }
 
-// A claimed run is executed as the job was at its claim, however late its turn comes. A later attempt
-// uses the job as it is then, and the run's revision says so.
+// A claimed run is executed with the job as it was at its claim, however late its turn comes. A later attempt uses the
+// job of its own time, and the run's revision shows that.
 func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

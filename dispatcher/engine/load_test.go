@@ -21,8 +21,8 @@ func TestHeartbeatsReportTheLoadOfTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The instants lie some twenty seconds back; see newRig. The clock of the database is that of the node, but a machine may
-	// stop between two looks at it.
+	// The instants are some twenty seconds ago; see newRig. The clock of the database is that of the node, but a
+	// machine may stop between two readings of it.
 	if n := nodes[0]; n.Fires != 3 || n.Share != 1 || n.Lag.Std() < 10*time.Second || n.ClockOffset.Std().Abs() > patience {
 		t.Errorf("node = %+v, want its 3 fires, all of the fleet's, and how late they were", n)
 	}

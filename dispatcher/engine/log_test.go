@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A shutdown ends the context of all loops, and with it the calls that they are in.
+// A shutdown ends the context of all loops, and with it the calls under way.
 func TestStepThatAShutdownCutsOffIsNoError(t *testing.T) {
 	t.Parallel()
 	cut := fmt.Errorf("read jobs: %w", context.Canceled)

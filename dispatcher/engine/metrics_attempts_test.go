@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// failing fails as a target that is down, with a text that must stay out of the log.
+// failing fails like a target that is down, with a text that must stay out of the log.
 func failing(context.Context, target.Call) run.Outcome {
 	end := time.Now()
 	return run.Outcome{State: run.Failed, HTTPStatus: 503, Class: run.ClassHTTP5xx,
@@ -88,7 +88,7 @@ func exemplarRun(h *dto.Histogram) (run string) {
 	return run
 }
 
-// However many runs are late at once, a second has two exemplars: one of them is of a run that was notably late.
+// However many runs are late at once, a second has two exemplars: one of them names a run that was notably late.
 func TestExemplarsAreBoundedBySecond(t *testing.T) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{.1, 1, 10}})
 	timed, at := newTimed(h, notable), time.Unix(1_800_000_000, 0)
@@ -148,7 +148,7 @@ func TestMissedFiresCountByDecision(t *testing.T) {
 	}
 }
 
-// refusals closes first when a run has asked for a slot and got none.
+// refusals closes first when a run has asked for a slot and did not get one.
 type refusals struct {
 	Store
 	once  sync.Once

@@ -37,7 +37,7 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	}
 }
 
-// Operators build on it: each metric has its help text and its zero.
+// Operators rely on it: each metric has its help text and its zero.
 func TestMetricsAreRegisteredFromTheStart(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// first is when the first fire of rate(1s) is due that these tests declare.
+// first is when the first fire of rate(1s) is due in these tests.
 const first = time.Second
 
-// wantOverdue checks how long the oldest due fire waits, at a time after the test's.
+// wantOverdue checks how long the oldest due fire has waited, at a time after the test's.
 func (r *rig) wantOverdue(after, want time.Duration, when string) {
 	r.t.Helper()
 	if got := r.plan.OldestOverdue(r.now.Add(after)); got != want {
@@ -28,7 +28,7 @@ func (r *rig) wantOverdue(after, want time.Duration, when string) {
 	}
 }
 
-func TestOldestOverdueIsWhatSaturationDelays(t *testing.T) {
+func TestOldestOverdueCountsFiresDelayedBySaturation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.wantOverdue(time.Hour, 0, "without a job")
@@ -69,7 +69,7 @@ func manyNames(n int) []string {
 	return names
 }
 
-// gone is a store whose database becomes unreachable.
+// gone is a store with a database that becomes unreachable.
 type gone struct {
 	Store
 	err error
@@ -122,7 +122,7 @@ func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
 	r.wantOverdue(first+time.Hour, 0, "long after a sweep that found nothing overdue")
 }
 
-func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
+func TestOldestOverdueLeavesOutFiresThatThisNodeMayNotMake(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(r *rig){
 		"a job that requires a label which it lacks": func(r *rig) {
@@ -169,7 +169,7 @@ func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("missed", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
 	late := r.now.Add(first + 10*time.Second)
-	r.plan.Overdue.Settling(r.now.Add(first), late) // as settle does with what it finds first
+	r.plan.Overdue.Settling(r.now.Add(first), late) // as settle does with the first that it finds
 	r.wantOverdue(first+10*time.Second, 10*time.Second, "before the missed fires are settled")
 	if err := r.chores.SettleMisfires(t.Context(), late); err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 	r.wantOverdue(first+10*time.Second, 0, "after the missed fires are settled")
 }
 
-// slowHeartbeat is a store whose heartbeats do as told.
+// slowHeartbeat is a store whose heartbeats behave as set.
 type slowHeartbeat struct {
 	Store
 	failing atomic.Bool

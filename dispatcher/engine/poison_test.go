@@ -98,8 +98,8 @@ func (r *rig) exec(statement string) {
 	}
 }
 
-// An app whose bounds cannot be read fires nothing, and keeps no other app from firing. So does one with a calendar that cannot be
-// read.
+// An app with unreadable bounds fires nothing, and keeps no other app from firing. The same holds for an app with an
+// unreadable calendar.
 func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -145,7 +145,7 @@ func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
 	}
 }
 
-// A run that cannot be adopted is set aside, the manual run of the other job is made, and the round of the handler tries it again.
+// A run that cannot be adopted is set aside, the manual run of the other job is made, and the next round tries again.
 func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

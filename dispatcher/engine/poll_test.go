@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// reads is a store that notes what is asked for.
+// reads is a store that notes its queries.
 type reads struct {
 	Store
 	mu       sync.Mutex
@@ -62,7 +62,7 @@ func (s *reads) take() []dispatcher.DueQuery {
 	return queries
 }
 
-// readingRig is a rig whose reads are noted.
+// readingRig is a rig that notes its reads.
 func readingRig(t *testing.T) (*rig, *reads) {
 	t.Helper()
 	s := &reads{}
@@ -100,7 +100,7 @@ func TestPollBeginsWhereTheLastOneFoundNothingEarlier(t *testing.T) {
 	}
 }
 
-// A trigger that is resumed, or whose share moves, may be due earlier than anything that the node has left.
+// A trigger that is resumed, or whose share moves, may be due earlier than any fire that the node has left.
 func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(r *rig) (planned int){
@@ -158,8 +158,8 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 	}
 }
 
-// The handler looks for misfires where polls have found fires that are left, and everywhere after a change.
-func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
+// The handler looks for misfires from the earliest fire that polls have left, and everywhere after a change.
+func TestMisfiresAreReadFromTheEarliestFireLeft(t *testing.T) {
 	t.Parallel()
 	r, s := readingRig(t)
 	r.now = r.now.Add(-10 * time.Minute)
@@ -204,7 +204,7 @@ func TestChangedJobIsReadByItsID(t *testing.T) {
 	}
 }
 
-func TestFireThatIsKnownIsNotReadAgain(t *testing.T) {
+func TestKnownFireIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	r, s := readingRig(t)
 	r.declare("often", "rate(1s)", nil)
@@ -240,7 +240,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, started, ended := &reads{Store: below}, make(chan struct{}), make(chan struct{}, 1000)
-	// No interval passes during the test, so that a run begins because the node heard of it, or not at all.
+	// No interval passes during the test, so a run begins only if a notification reaches the node.
 	e := New(s, &rig{}, Options{
 		Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 500},
 		Window: time.Hour, Handler: time.Hour, DeadAfter: time.Hour,
@@ -265,7 +265,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	}
 	end()
 	<-over
-	// At the start a node polls, learns that it may have missed notifications, and learns who else there is.
+	// At the start a node polls, learns that it may have missed notifications, and learns of the other nodes.
 	if polls := len(s.take()); polls > 5 {
 		t.Errorf("100 manual runs caused %d polls, want 5 at most", polls)
 	}

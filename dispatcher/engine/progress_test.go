@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
 )
 
-// A loop that fails again and again turns: its statements have deadlines. One that hangs does not.
+// A loop that fails repeatedly makes progress: its statements have deadlines. One that hangs does not.
 func TestLoopIsStalledOnlyIfItHangs(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -31,7 +31,7 @@ func TestLoopIsStalledOnlyIfItHangs(t *testing.T) {
 			}
 			return nil
 		}, false},
-		"waits for what may never come": {func(ctx context.Context) error {
+		"waits for an event that may never come": {func(ctx context.Context) error {
 			loop.Rests(ctx)
 			<-ctx.Done()
 			return nil

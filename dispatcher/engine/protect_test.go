@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// guard counts what holds it.
+// guard counts its holders.
 type guard struct{ held, asked atomic.Int32 }
 
 func (g *guard) Hold() func() {
@@ -127,7 +127,7 @@ func TestSpellOfLongAttempts(t *testing.T) {
 	want("the next", 3*time.Hour, 3*time.Hour)
 }
 
-// An old node leaves retries and runs of no node to the new ones first; they come a grace later.
+// An old node leaves retries and runs without a node to the new ones first; it takes them a grace later.
 func TestYieldingNodeAdoptsLater(t *testing.T) {
 	t.Parallel()
 	started, long := time.Unix(1_000_000, 0), time.Unix(1_000_300, 0)

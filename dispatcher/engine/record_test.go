@@ -18,7 +18,7 @@ func (unwilling) Record(context.Context, []dispatcher.Record) error {
 	return errors.New("no connection")
 }
 
-// A bubble ends only when all goroutines in it have.
+// A bubble ends only after all of its goroutines.
 func TestShutdownGivesUpOutcomesRefusedByTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// renamed renames a job and its only trigger, and lets the node hear of it.
+// renamed renames a job and its only trigger, and notifies the node.
 func (r *rig) renamed(name, to, trigger string) {
 	r.t.Helper()
 	job, err := r.store.RenameJob(r.t.Context(), "app", name,
@@ -24,7 +24,7 @@ func (r *rig) renamed(name, to, trigger string) {
 	r.hear(dispatcher.Notification{JobID: job.Key()})
 }
 
-// A receiver tells duplicates by their event ids, and people what is called by its name.
+// A receiver recognizes duplicates by their event ids; people use names.
 func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -68,7 +68,7 @@ func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
 }
 
 // A later attempt of a run that was claimed before the rename finds its schedule by the keys, not by the names.
-func TestRetryOfARenamedJobSeesTheFiresAround(t *testing.T) {
+func TestRetryOfARenamedJobSeesAdjacentFires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(_ context.Context, call target.Call) run.Outcome {

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// purged is a store that says at each call of Purge when that was, and responses in turn.
+// purged is a store that notes the time of each call of Purge, and returns responses in turn.
 type purged struct {
 	Store
 	calls     chan time.Time
@@ -47,10 +47,10 @@ func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 		go e.purgeLoop(ctx)
 		for i, want := range []struct{ least, most time.Duration }{
 			{0, 0},                               // at the start
-			{purgePause, purgePause},             // there was more
-			{9 * time.Minute, 11 * time.Minute},  // there was not
-			{54 * time.Second, 66 * time.Second}, // another was at it
-			{54 * time.Second, 66 * time.Second}, // a step of it failed, and there was more
+			{purgePause, purgePause},             // the round left more
+			{9 * time.Minute, 11 * time.Minute},  // it did not
+			{54 * time.Second, 66 * time.Second}, // another node was purging
+			{54 * time.Second, 66 * time.Second}, // a step of it failed, and more was left
 			{9 * time.Minute, 11 * time.Minute},  // it failed
 		} {
 			at := <-s.calls

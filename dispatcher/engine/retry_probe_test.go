@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// A node is reminded of the probes that follow its own. Those of others it leaves to them for a window, and retries that wake
-// it meanwhile put that off no further.
-func TestProbeIsFirstLookedForByTheNodeThatPlannedIt(t *testing.T) {
+// A node has reminders of the probes that follow its own. It leaves those of other nodes to them for a window, and
+// retries that wake it meanwhile do not extend that.
+func TestNodeThatPlannedAProbeLooksForItFirst(t *testing.T) {
 	t.Parallel()
 	const window = 5 * time.Second
 	r, now := newRetries(), time.Now()
@@ -24,7 +24,7 @@ func TestProbeIsFirstLookedForByTheNodeThatPlannedIt(t *testing.T) {
 		after time.Duration
 		want  dispatcher.HostQuery
 	}{
-		{0, dispatcher.HostQuery{Overdue: now.Add(-window)}}, // what was noted before the node began
+		{0, dispatcher.HostQuery{Overdue: now.Add(-window)}}, // waits that were noted before the node began
 		{time.Second, dispatcher.HostQuery{}},
 		{2 * time.Second, dispatcher.HostQuery{IDs: []int64{7, 8}}},
 		{3 * time.Second, dispatcher.HostQuery{}},

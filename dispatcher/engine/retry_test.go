@@ -148,7 +148,7 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	}
 	id := r.request("left", nil)
 	r.retries.own = nil
-	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // which marks the node before it dead
+	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // this marks the node before it dead
 		t.Fatal(err)
 	}
 	if err := r.heartbeatOnce(t.Context()); err != nil {
@@ -159,7 +159,7 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	}
 }
 
-// looked is a store that notes from when on retries are looked for.
+// looked is a store that notes the lower bounds of looks for retries.
 type looked struct {
 	Store
 	from []time.Time
@@ -170,7 +170,7 @@ func (l *looked) NextRetry(ctx context.Context, from, after time.Time) (dispatch
 	return l.Store.NextRetry(ctx, from, after)
 }
 
-// retryAt looks for retries at a time, and returns from when on.
+// retryAt looks for retries at a time, and returns the lower bound.
 func (r *rig) retryAt(l *looked, now time.Time) time.Time {
 	r.t.Helper()
 	l.from, r.retries.lookedAt = nil, time.Time{}
@@ -194,8 +194,8 @@ func failsOnce(at time.Time) func(context.Context, target.Call) run.Outcome {
 	}
 }
 
-// What a long snapshot keeps of the retries that were made is not read by each look.
-func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
+// A look does not read the old retries that a long snapshot keeps in the database.
+func TestLookForRetriesBeginsAtTheEarliestLeft(t *testing.T) {
 	t.Parallel()
 	l := &looked{}
 	r := newRig(t, func(s Store) Store { l.Store = s; return l })
@@ -215,7 +215,7 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 			t.Errorf("look %d begins at %v, want %v", i, from, step.want)
 		}
 	}
-	// A retry that no node may make is left, however long.
+	// A retry that no node may make stays, however long.
 	r.invoke = failsOnce(time.Time{})
 	id := r.request("held", nil)
 	due := *r.read(id).NextAttemptAt
@@ -266,7 +266,7 @@ func TestRetryThatAnotherNodeRecordsLateIsFoundWithinAMinute(t *testing.T) {
 	floor := r.plan.Floors.Retries.Known(0)
 	r.invoke = failsOnce(now.Add(-10 * time.Minute))
 	id := r.request("late", nil)
-	look := r.plan.Floors.Retries.Begin(now, 0, time.Time{}) // this node knows nothing of it
+	look := r.plan.Floors.Retries.Begin(now, 0, time.Time{}) // this node does not know about it
 	r.plan.Floors.Retries.End(look, time.Time{}, floor)
 	r.retryAt(l, now.Add(59*time.Second))
 	if one := r.read(id); one.State != run.Retrying {

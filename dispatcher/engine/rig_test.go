@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// These tests call the engine's steps by hand, at a time of their choice that lies a little in the
-// past, because the database's clock must have passed a scheduled time for it to be claimed.
+// These tests call the engine's steps by hand, at a time a little in the past: a scheduled time can be claimed only
+// after the database's clock has passed it.
 
-// patience is how long a test waits for what must happen: longer than any machine takes, also with the race detector.
+// patience is how long a test waits: longer than any machine takes, even with the race detector.
 const patience = 10 * time.Minute
 
-// rig is an engine over a real SQLite store whose calls are recorded and succeed.
+// rig is an engine over a real SQLite store. Its calls are recorded and succeed.
 type rig struct {
 	*Engine
 	store *store.Store // without the faults of the test
@@ -51,7 +51,7 @@ type rig struct {
 	registry *prometheus.Registry
 	mu       sync.Mutex
 	calls    []target.Call
-	// invoke overrides what a call does; nil: it succeeds.
+	// invoke replaces a call; nil: it succeeds.
 	invoke func(context.Context, target.Call) run.Outcome
 }
 
@@ -70,8 +70,8 @@ func (r *rig) Invoke(ctx context.Context, call target.Call) run.Outcome {
 	return outcome
 }
 
-// newDatabase returns the URL of an empty database, which is in memory if the machine has room there: no test of the
-// engine needs its data to outlive a crash, and each commit would wait for the disk.
+// newDatabase returns the URL of an empty database, which is in memory if the machine has room there: tests of the
+// engine do not need data that outlives a crash, and each commit would wait for the disk.
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "carillon-engine-")
@@ -90,8 +90,8 @@ func newDatabase(t *testing.T) string {
 	return database
 }
 
-// newRig returns a registered engine whose pool and recorder run, but none of its loops. wrap puts
-// faults around the store; nil: none.
+// newRig returns a registered engine with a running pool and recorder, but without its loops. wrap puts faults around
+// the store; nil: none.
 func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := newDatabase(t)
@@ -201,7 +201,7 @@ func (r *rig) due(within time.Duration) plan.Entry {
 	return entries[0]
 }
 
-// quiet waits until all that was claimed is recorded.
+// quiet waits until all claimed runs are recorded.
 func (r *rig) quiet() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What a run was given takes the place of the payload of its job on every attempt, in templates too.
-func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
+// The input of a run replaces the payload of its job on every attempt, in templates too.
+func TestRunSendsItsOwnPayload(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
@@ -45,7 +45,7 @@ func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 	}
 }
 
-// An input that cannot be read fails its own run: others are read together with it.
+// An input that cannot be read fails only its own run: others are read together with it.
 func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -81,8 +81,8 @@ func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	}
 }
 
-// While the receiver of an alert is down, what waits for its turn looks less and less often.
-func TestRunsThatAreHeldLookLessOften(t *testing.T) {
+// While the receiver of an alert is down, runs that wait for their turn look less and less often.
+func TestWaitingRunsLookLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	looks := 0
 	for waited := time.Duration(0); waited < time.Hour; waited += heldPause(waited) {

@@ -32,14 +32,14 @@ func (r *rig) putMinuteOfDay(name string, at time.Time) {
 		schedule.CalendarRule{Expression: fmt.Sprintf("0 %s %d * * ?", minutes, at.Hour())})
 }
 
-// T5: a trigger whose next fire cannot be found within bounds shows that, and delays no other.
+// T5: a trigger without a next fire within bounds shows that, and delays no other.
 func TestTriggerWhoseNextFireTakesTooManyStepsIsInError(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.startAgo(2 * time.Minute) // the database does not let a fire be claimed ahead of its time
+			r.startAgo(2 * time.Minute) // a fire cannot be claimed before the database's clock has reached it
 			fire := r.now.Add(time.Minute).Truncate(time.Minute)
 			r.putCalendar("costly")
 			r.declare("bad", "* * * * *", func(t *dispatcher.Trigger) {

@@ -29,7 +29,7 @@ type busyWorkers struct {
 	busy    map[string]int // by endpoint and job
 	most    map[string]int // the most at once, by endpoint
 	events  map[string]int // requests by event id
-	came    chan string    // the endpoints of requests as they arrive; nil: nobody waits for them
+	came    chan string    // the endpoints of requests as they arrive; may be nil
 	respond func(endpoint string, r *http.Request)
 }
 
@@ -49,7 +49,7 @@ func (w *busyWorkers) start(t *testing.T, id string) *httptest.Server {
 		if w.came != nil {
 			w.came <- id
 		}
-		defer func() { // also if it breaks the connection
+		defer func() { // even if it breaks the connection
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.busy[of]--
@@ -60,7 +60,7 @@ func (w *busyWorkers) start(t *testing.T, id string) *httptest.Server {
 	return server
 }
 
-// endpointRig is a fleet of nodes and endpoints, with a job of which one run at a time goes to an endpoint.
+// endpointRig is a fleet of nodes and endpoints, with a job that sends one run at a time to an endpoint.
 type endpointRig struct {
 	*busyWorkers
 	t       *testing.T
@@ -135,7 +135,7 @@ func (r *endpointRig) await(id string, wanted func(run.Run) bool) run.Run {
 
 func ended(run run.Run) bool { return run.EndedAt != nil }
 
-// onBothDatabases runs a test with three nodes, or the one that SQLite may have.
+// onBothDatabases runs a test with three nodes, or the single one that SQLite allows.
 func onBothDatabases(t *testing.T, test func(t *testing.T, database string, nodes int)) {
 	t.Helper()
 	t.Run("SQLite", func(t *testing.T) {
@@ -149,7 +149,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, database string, node
 }
 
 // Many runs of two jobs go to few endpoints from several nodes. No endpoint ever has two requests of one job, and while
-// it has one, the database says that it is that run's.
+// it has one, the database assigns it to that run.
 func TestNoEndpointHasTwoRunsOfAJob(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []run.ConcurrencyPolicy{run.ConcurrencyQueue, run.ConcurrencyForbid} {
@@ -210,9 +210,9 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy run.
 	}
 }
 
-// A new run at an endpoint has the older one cancelled there, with its request, and is sent when its node has given that up. The
-// endpoint may see both requests at once all the same: HTTP does not recall what was sent, and a server notices late that
-// its client has gone. So the order is that of the database: when the newer request arrives, the endpoint is the newer run's.
+// A new run at an endpoint cancels the older one there, with its request, and is sent when its node has stopped that
+// request. The endpoint may still see both at once: HTTP cannot recall a request, and servers notice a disconnect late.
+// So the database's order counts: the endpoint is the newer run's when that run's request arrives.
 func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -249,7 +249,7 @@ func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 	})
 }
 
-// An endpoint that has a run of the job is busy for busyover, whatever it says.
+// An endpoint that has a run of the job is busy for busyover, whatever its probe responds.
 func TestBusyEndpointIsPassedOver(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -279,7 +279,7 @@ func TestBusyEndpointIsPassedOver(t *testing.T) {
 	})
 }
 
-// A run that waits goes on when the endpoint is taken out, and the endpoint that refuses a request gives its slot back.
+// A waiting run goes on when the endpoint is taken out, and an endpoint that refuses a request gives its slot back.
 func TestWaitingRunIsRoutedAgain(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -318,7 +318,7 @@ func TestWaitingRunIsRoutedAgain(t *testing.T) {
 	})
 }
 
-// A run that failed at an endpoint, which is busy now, is not skipped: it takes the next one that is free.
+// A run that failed at an endpoint that is now busy is not skipped: it takes the next free one.
 func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -340,7 +340,7 @@ func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
 		})
 		failing := r.request("job")
 		r.await(failing, func(one run.Run) bool { return one.State == run.Retrying })
-		for holds := false; !holds; { // a run that comes during a retry is skipped
+		for holds := false; !holds; { // a run that arrives during a retry is skipped
 			next := r.request("job")
 			r.await(next, func(run run.Run) bool {
 				taken, err := r.store.Slots(t.Context(), "app", "job")

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// An object whose step fails waits for its time, and the others make their steps.
-func TestFailingStepIsInNoOthersWay(t *testing.T) {
+// An object with a failed step waits for its time, and the others make their steps.
+func TestFailingStepDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	broken := errors.New("it cannot be read")

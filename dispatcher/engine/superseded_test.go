@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A refusal as stale is no failure: the run ends at once, whatever its retry policy says, and the host counts as one that responds.
+// A refusal as stale is no failure: the run ends at once, with any retry policy, and the host counts as responding.
 func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

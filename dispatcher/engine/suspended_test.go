@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// afterClaim lets something happen between a claim and the attempts of its runs.
+// afterClaim calls a function between a claim and the attempts of its runs.
 type afterClaim struct {
 	Store
 	meanwhile func()
@@ -28,8 +28,8 @@ func (c *afterClaim) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]
 	return won, err
 }
 
-// An operator suspends an app whose run is claimed already. No request is sent, and the run is not lost either: it is
-// attempted when the suspension is lifted, as the same attempt.
+// An operator suspends an app with a claimed run. No request is sent, and the run is not lost either: it is attempted
+// when the suspension is lifted, as the same attempt.
 func TestClaimedRunOfASuspendedAppWaits(t *testing.T) {
 	t.Parallel()
 	claims := &afterClaim{}
@@ -64,7 +64,7 @@ func TestClaimedRunOfASuspendedAppWaits(t *testing.T) {
 	}
 }
 
-// manyNodes is a store that knows the APIs of other nodes: a file serves one node.
+// manyNodes is a store that knows the APIs of other nodes: a database in a file has one node.
 type manyNodes struct {
 	Store
 	apis []string
@@ -79,7 +79,7 @@ func (m *manyNodes) Heartbeat(ctx context.Context, id run.NodeID, report dispatc
 }
 
 // The addresses of the other nodes' APIs are handed on when they change, and not at each heartbeat.
-func TestHeartbeatTellsOfOtherNodesAPIs(t *testing.T) {
+func TestHeartbeatReportsOtherNodesAPIs(t *testing.T) {
 	t.Parallel()
 	nodes := &manyNodes{}
 	r := newRig(t, func(s Store) Store { nodes.Store = s; return nodes })

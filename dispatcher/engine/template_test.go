@@ -28,8 +28,7 @@ func (r *rig) bodies() []string {
 	return all
 }
 
-// putTemplated puts a job with one trigger, whose body says what templates know, in seconds from
-// an instant on.
+// putTemplated puts a job with one trigger. Its body has the values that templates know, in seconds from an instant on.
 func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: "templated", JobSpec: dispatcher.JobSpec{Triggers: map[string]dispatcher.Trigger{"only": trigger}}}
@@ -55,8 +54,8 @@ func triggerOf(expression string) dispatcher.Trigger {
 // at formats an instant as the body does.
 func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(time.TimeOnly) }
 
-// They follow the schedule that the run was claimed by, even if its job and calendar change meanwhile.
-func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
+// They follow the schedule by which the run was claimed, even if its job and calendar change meanwhile.
+func TestAttemptsOfARunSeeTheSameAdjacentFires(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(_ context.Context, call target.Call) run.Outcome {
@@ -99,7 +98,7 @@ func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	}
 }
 
-func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
+func TestRunsOfEachKindSeeAdjacentFires(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		expression string

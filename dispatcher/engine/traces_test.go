@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// recordedSpans is a tracer that keeps what it is told.
+// recordedSpans is a tracer that keeps its spans.
 type recordedSpans struct {
 	mu     sync.Mutex
 	begun  []target.Call

@@ -23,7 +23,7 @@ func TestUseIsTheMeanOfTheLastMinute(t *testing.T) {
 	}
 }
 
-func TestLargestLatenessIsForgottenAfterAMinute(t *testing.T) {
+func TestLargestLatenessExpiresAfterAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l load

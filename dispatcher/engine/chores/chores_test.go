@@ -82,7 +82,7 @@ func (c *Chores) count(t *testing.T, now time.Time) {
 	}
 }
 
-// lateLocks takes locks a little after the round began that asks for them, as databases do, each time sooner.
+// lateLocks takes locks a little after the round that asks for them began, as databases do, each time sooner.
 type lateLocks struct {
 	allStores
 	began time.Time
@@ -95,7 +95,7 @@ func (l *lateLocks) Lock(ctx context.Context, r dispatcher.LockRequest) ([]dispa
 	return l.allStores.Lock(ctx, r)
 }
 
-func TestOnlyNodeCountsInEachMinute(t *testing.T) {
+func TestSingleNodeCountsEachMinute(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
 	locks := &lateLocks{allStores: openStore(t, now), after: time.Second}
@@ -134,7 +134,7 @@ func TestUpcomingFiresAreCountedByOneNodeInAMinute(t *testing.T) {
 	}
 }
 
-// That no node is active is for paused nodes to find out.
+// Paused nodes must find out that no node is active.
 func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -172,7 +172,7 @@ func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
 	}
 }
 
-// It may finish the statement that was on its way, which is a compare-and-swap, and begins no other.
+// It may finish the statement that was on its way, which is a compare-and-swap, but begins no other.
 func TestNodeFrozenUnderALockStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func (l *lockedOnce) Unlock(context.Context, []dispatcher.Lock) error {
 	return nil
 }
 
-// judging notes for how long a node has to be silent to be marked dead.
+// judging notes how long a node has to be silent to be marked dead.
 type judging struct {
 	allStores
 	after time.Duration

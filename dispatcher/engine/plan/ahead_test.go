@@ -68,7 +68,7 @@ func TestPollIsWokenWhenThereIsRoomAhead(t *testing.T) {
 	}
 }
 
-func TestFullTimelineWakesWhatIsAheadOfIt(t *testing.T) {
+func TestFullTimelineWakesFiresAheadWhenItHasRoom(t *testing.T) {
 	t.Parallel()
 	room := make(chan struct{}, 1)
 	line, now := newTimeline(), time.Unix(1_000_000, 0)

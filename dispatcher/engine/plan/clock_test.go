@@ -50,7 +50,7 @@ func TestClockOffsetComesFromTheQuickestRecentSample(t *testing.T) {
 	now := time.Now()
 	for i, tt := range []struct{ offset, roundTrip, want time.Duration }{
 		{5 * time.Second, time.Millisecond, 5 * time.Second},
-		{9 * time.Second, 20 * time.Millisecond, 5 * time.Second}, // a slow response says little
+		{9 * time.Second, 20 * time.Millisecond, 5 * time.Second}, // a slow response is imprecise
 		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
 		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
 		{-40 * time.Second, 5 * time.Millisecond, -40 * time.Second}, // the wall clock was set
@@ -63,7 +63,7 @@ func TestClockOffsetComesFromTheQuickestRecentSample(t *testing.T) {
 	}
 }
 
-// Of servers whose clocks differ, no clock has reached less than the bound says, whichever of them responded.
+// If the clocks of servers differ, all of them have reached the bound, whichever server responded.
 func TestClockIsAheadOfNoServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestLeaseEndsBeforeAnyServerCountsItsNodeAsDead(t *testing.T) {
 		if until := sent.Add(f.Lease()); !until.Before(dead) {
 			t.Errorf("the lease ends %s after the node may count as dead", until.Sub(dead))
 		}
-		// Heartbeats that other servers stamp are no leap of the clock, also if the response takes its time.
+		// Heartbeats stamped by other servers are no leap of the clock, even with a slow response.
 		for _, off := range []time.Duration{margin, 0, margin} {
 			time.Sleep(2 * time.Second)
 			stamped := time.Now().Add(off)

@@ -139,7 +139,7 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 }
 
 // found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once, so each
-// keeps its old share for two heartbeats: meanwhile a trigger may belong to two nodes, but always to one. f.mu is held.
+// keeps its old share for two heartbeats: meanwhile a trigger may belong to two nodes, but never to none. f.mu is held.
 func (f *Fleet) found(next *roster, now time.Time) (moved bool) {
 	kept := len(f.former)
 	f.former = slices.DeleteFunc(f.former, func(old formerRoster) bool { return !now.Before(old.until) })

@@ -31,7 +31,7 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 	})
 }
 
-// While a machine is suspended its monotonic clock stands still, and nothing runs that could notice.
+// While a machine is suspended its monotonic clock stands still, and no code runs that could notice.
 func TestSuspendedMachineTrustsNoLeaseOnWaking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 	})
 }
 
-// Each setting that serve accepts, and heartbeats between two that are due, which a notification causes.
+// All settings that serve accepts, and heartbeats between two regular ones, caused by notifications.
 func TestNodeWithRegularHeartbeatsMayMarkOthersDead(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -177,10 +177,10 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 		leap time.Duration
 		want bool
 	}{
-		"ahead":               {time.Hour, false},
-		"back":                {-time.Hour, false},
-		"by nothing":          {0, true},
-		"as responses differ": {500 * time.Millisecond, true},
+		"ahead":                          {time.Hour, false},
+		"back":                           {-time.Hour, false},
+		"not at all":                     {0, true},
+		"within the spread of responses": {500 * time.Millisecond, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
+func TestFloorIsTheEarliestFireLeft(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	var none time.Time
-	// Each step is a look at a time that ends with what it found.
+	// Each step is a look at a time, and its result.
 	type step struct {
 		now          time.Time
 		version      int
@@ -22,11 +22,11 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 		"the first look is at everything": {
 			{now: at(0), want: none},
 		},
-		"from the earliest that was left": {
+		"from the earliest fire left": {
 			{now: at(0), least: at(-20), most: at(-5), want: none},
 			{now: at(5), want: at(-20)},
 		},
-		"nothing was left: from what changes on their way may bring": {
+		"no fire left: from the bound for changes on their way": {
 			{now: at(0), most: at(-5), want: none},
 			{now: at(5), most: at(0), want: at(-5)},
 			{now: at(10), want: at(0)},
@@ -41,13 +41,13 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 			{now: at(5), version: 1, most: at(0), want: none},
 			{now: at(10), version: 1, want: at(0)},
 		},
-		"the share changed, and nothing is left in any from long ago": {
+		"the share changed, and no share has old fires": {
 			{now: at(0), most: at(-5), want: none},
 			{now: at(5), version: 1, others: at(-40), most: at(0), want: at(-40)},
 			{now: at(10), version: 1, others: at(-40), want: at(0)},
 			{now: at(900), version: 1, others: at(-40), want: none},
 		},
-		"a node that knows what is left in any share begins with everything": {
+		"a node that knows the floor of all shares begins with everything": {
 			{now: at(0), others: at(-40), most: at(-5), want: none},
 		},
 		"a notification came": {
@@ -88,7 +88,7 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 	}
 }
 
-// Fires that nodes shortly before this one leave alone are looked for without a look at everything.
+// A look for fires that nodes shortly before this one left alone is never a look at everything.
 func TestBoundedFloorNeverLooksAtEverything(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)

@@ -17,12 +17,12 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// manyTriggers is how many triggers the benchmark of the poll has, each of a job of its own. A thousandth of
-// them is due each second, so no job is met twice.
+// manyTriggers is how many triggers the benchmark of the poll has, each with a job of its own. A thousandth of them is
+// due each second, so no job comes twice.
 const manyTriggers = 1_000_000
 
-// A poll reads six seconds: 6,000 triggers. "unknown" are read for the first time; of those that are "known",
-// the node remembers the definitions.
+// A poll reads six seconds: 6,000 triggers. "unknown" ones are read for the first time; the node remembers the
+// definitions of "known" ones.
 func BenchmarkPoll(b *testing.B) {
 	database := pgtest.New(b)
 	s, err := store.Open(b.Context(), database, store.Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// hashed returns the n-th of some ids that are spread as hashes are.
+// hashed returns the n-th of some ids that are spread like hashes.
 func hashed(n int64) int64 { return run.TriggerID("app", "job", fmt.Sprint(n)) }
 
 // drawn is a fleet and its nodes' views of it.
@@ -27,7 +27,7 @@ const testDrain = 25 * time.Second
 
 var testLabels = []input.Labels{nil, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"}, {"zone": "a", "disk": "ssd"}}
 
-// drawNodes draws live nodes that may differ in their apps, their labels and whether they yield.
+// drawNodes draws live nodes that may differ in their apps, in their labels and in yielding.
 func drawNodes(t *rapid.T) []dispatcher.Node {
 	ids := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1_000_000), 1, 9, rapid.ID[int64]).Draw(t, "ids")
 	began := time.Unix(1_000_000, 0)
@@ -102,7 +102,7 @@ func selects(shares []Share, trigger dispatcher.DueTrigger, app string) bool {
 	})
 }
 
-// What a node reads contains what it fires. That is the only way in which a fire is found in time.
+// A node reads all that it fires. A fire is found in time in no other way.
 func TestSharesContainWhatTheirNodeFires(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,8 +160,8 @@ func TestEqualNodesReadDisjointEqualShares(t *testing.T) {
 	}
 }
 
-// A node that serves one app, where others serve all, takes its part of that app alone.
-func TestNodesOfDifferentAppsShareWhatTheyHaveInCommon(t *testing.T) {
+// Where others serve all apps, a node that serves one app takes its part of that app alone.
+func TestNodesOfDifferentAppsShareTheirCommonTriggers(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 1}, {ID: 2}, {ID: 3, Apps: []string{"shop"}}, {ID: 4, Apps: []string{"shop"}}}
 	d := viewsOf(live)
@@ -189,8 +189,8 @@ func TestNodesOfDifferentAppsShareWhatTheyHaveInCommon(t *testing.T) {
 	}
 }
 
-// While the nodes learn of a change one after the other, each trigger is fired by one of those that are there.
-func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
+// While the nodes learn of a change one after the other, a live node fires each trigger.
+func TestEachTriggerHasANodeWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		before := drawNodes(t)
@@ -232,7 +232,7 @@ func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
 					}
 				}
 			}
-			// What was the node's that left is nobody's until the others have heard: they sweep it.
+			// The triggers of a node that left have no node until the others know: they sweep them.
 			left := len(after) < len(before) && before[0].Serves(trigger.AppID, trigger.NodeLabels) && d.fleets[0].Prefers(trigger)
 			if able > 0 && firing == 0 && !left {
 				t.Fatalf("nobody fires %+v: before %+v, after %+v", trigger, before, after)

@@ -104,7 +104,7 @@ func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	}
 }
 
-// It is planned like the rest: again when it changes, and once.
+// It is planned like the others: again when it changes, and once.
 func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(), time.Unix(1_000_000, 0)

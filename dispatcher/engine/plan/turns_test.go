@@ -44,7 +44,7 @@ func TestTurnsCoverEveryNodeByAnother(t *testing.T) {
 	}
 }
 
-// Any node may purge, also where they are not alike, and it is the same history for all.
+// Any node may purge, even if the nodes differ, and the history is the same for all.
 func TestTwoNodesPurgeInEachInterval(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 31, Apps: []string{"other"}}}
@@ -72,7 +72,7 @@ func TestTwoNodesPurgeInEachInterval(t *testing.T) {
 	}
 }
 
-// A sweep of one class of triggers by turns of all nodes would leave out those that few nodes serve.
+// A sweep of one class of triggers in turns of all nodes would leave out the triggers that few nodes serve.
 func TestNodesThatDifferHaveTheirTurnEveryTime(t *testing.T) {
 	t.Parallel()
 	alike := make([]dispatcher.Node, 30)

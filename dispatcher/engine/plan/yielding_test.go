@@ -33,8 +33,8 @@ func TestNodesYieldLongAttemptsToADeployment(t *testing.T) {
 		live []dispatcher.Node
 		want []run.NodeID
 	}{
-		"nobody has long attempts":                  {fleetOf(at{0, none}, at{0, none}), nil},
-		"all have some, and nobody is new":          {fleetOf(at{0, 5}, at{0, 6}, at{4, 7}), nil},
+		"no node has long attempts":                 {fleetOf(at{0, none}, at{0, none}), nil},
+		"all have some, and none is new":            {fleetOf(at{0, 5}, at{0, 6}, at{4, 7}), nil},
 		"as many new as old":                        {fleetOf(at{0, 5}, at{0, 6}, at{9, none}, at{9, none}), ids{1, 2}},
 		"the new ones have long attempts soon, too": {fleetOf(at{0, 5}, at{0, 6}, at{9, 10}, at{9, 10}), ids{1, 2}},
 		"one node is added to many":                 {fleetOf(at{0, 5}, at{0, 6}, at{0, 6}, at{9, none}), nil},
@@ -54,7 +54,7 @@ func TestNodesYieldLongAttemptsToADeployment(t *testing.T) {
 	}
 }
 
-// Nodes that yield come last for long attempts, and all nodes agree on the order; nothing changes for others.
+// Nodes that yield come last for long attempts, and all nodes agree on the order; nothing changes for other attempts.
 func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 	t.Parallel()
 	const drain = 110 * time.Second
@@ -99,7 +99,7 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 	}
 }
 
-// at is when a node started, and when its spell of long attempts began, in minutes; none: it has none.
+// at is when a node started, and when its spell of long attempts began, in minutes; none: no spell.
 type at [2]int
 
 const none = -1

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// BenchmarkPool measures what the pool itself costs a run, from its admission to its end, for runs of some
-// jobs that are spread over some apps and hosts.
+// BenchmarkPool measures the cost of the pool itself for a run, from its admission to its end, for runs of some jobs
+// that are spread over some apps and hosts.
 func BenchmarkPool(b *testing.B) {
 	for _, of := range []struct{ apps, hosts, jobs int }{{1, 1, 1}, {1, 1, 1000}, {10, 10, 1000}, {1000, 1000, 10_000}} {
 		b.Run(fmt.Sprintf("apps=%d/hosts=%d/jobs=%d", of.apps, of.hosts, of.jobs), func(b *testing.B) {

@@ -26,7 +26,7 @@ func runs(n int) []run.HeldRun {
 	return some
 }
 
-// testPool is a pool whose runs carry nothing.
+// testPool is a pool of runs without data.
 type testPool struct{ *Pool[struct{}] }
 
 type testRun = Run[struct{}]
@@ -54,7 +54,7 @@ func (p *testPool) submit(runs []*testRun) (refused []*testRun) {
 	return refused
 }
 
-// startPool returns a started pool whose runs begin at once and last as long as attempt says.
+// startPool returns a started pool whose runs begin at once and last as long as attempt does.
 func startPool(t *testing.T, o Options, attempt func(context.Context, testRun)) *testPool {
 	p := newPool(o, attempt)
 	p.Start(t.Context())
@@ -120,7 +120,7 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-func TestPoolTakesOnlyWhatItHasRoomFor(t *testing.T) {
+func TestPoolTakesOnlyRunsThatFit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -231,7 +231,7 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 	})
 }
 
-// A worker makes its attempts under one context as long as none of them is cancelled.
+// A worker makes its attempts under one context while none of them is cancelled.
 func TestCancelDoesNotReachTheNextRunOfTheWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 			if got := p.Workers(); got != 2 || p.Held() != 0 {
 				t.Errorf("%d workers when idle for long, want 2; %d runs are held", got, p.Held())
 			}
-			// The workers that waited without end get a run, and an idle time again, before there are more.
+			// The workers that waited without a limit get a run, and an idle time again, before more start.
 			p.submit(held(runs(16)))
 		}
 		p.TakeNotAttempted()

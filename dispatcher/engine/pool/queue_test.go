@@ -31,7 +31,7 @@ func TestAppsTakeTurnsByWeight(t *testing.T) {
 	}
 }
 
-// An app that had nothing waiting gets its turn at once, and has no turns saved up.
+// An app without waiting items gets its turn at once, and has saved no turns.
 func TestNewAppNeitherWaitsNorOvertakes(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
@@ -67,8 +67,8 @@ func TestPriorityThenOrderWithinAnApp(t *testing.T) {
 	}
 }
 
-// Whatever is full, an app, a host or a job, what is not part of it goes on, and it goes first when it can.
-func TestWhatIsFullDelaysNothingElse(t *testing.T) {
+// When an app, a host or a job is full, items outside of it go on, and its own go first when they can.
+func TestFullSharesDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	all := map[string]QueueKey{
 		"its job":       {App: "a", Host: "down", Job: 1, Priority: 9},

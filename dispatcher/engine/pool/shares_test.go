@@ -14,7 +14,7 @@ import (
 // whole is the size of a pool of 64 attempts and 256 runs, with the usual parts.
 var whole = Options{Workers: 64, AppWorkers: 48, HostWorkers: 32, Queue: 192}
 
-// fill takes places in a queue until there are none, and returns how many.
+// fill takes places in a queue until none is left, and returns how many.
 func (s *shares) fill(in QueueKey, purpose use) (n int) {
 	for s.admit(in, purpose) == Admitted {
 		n++
@@ -53,9 +53,9 @@ func TestShareAloneTakesItsPartOfThePool(t *testing.T) {
 	}
 }
 
-// However many apps hold all that they get, the next finds places, and so do the next host and the next
-// job of an app of which all others hang.
-func TestNewcomerFindsPlacesNextToAnyNumberThatHang(t *testing.T) {
+// However many apps hold all their places, the next finds some, and so do the next host and the next job of an app with
+// only hanging ones.
+func TestNewcomerFindsPlacesHoweverManyHang(t *testing.T) {
 	t.Parallel()
 	for name, hanging := range map[string]func(i int) QueueKey{
 		"apps":  func(i int) QueueKey { return QueueKey{App: fmt.Sprint("hangs", i)} },
@@ -63,7 +63,7 @@ func TestNewcomerFindsPlacesNextToAnyNumberThatHang(t *testing.T) {
 		"jobs":  func(i int) QueueKey { return QueueKey{App: "a", Host: "x", Job: int64(i)} },
 	} {
 		s := newShares(Options{Workers: 1024, AppWorkers: 768, HostWorkers: 512, Queue: 2048})
-		// All of them want places all the time, so they share what they get.
+		// All of them want places all the time, so they share the pool.
 		for range 2000 {
 			for i := range 8 {
 				s.admit(hanging(i), claimed)
@@ -93,7 +93,7 @@ func TestFullShareOpensToClaimsInBatches(t *testing.T) {
 	}
 }
 
-// What one app gives back opens what another was refused.
+// Places that one app gives back open a share that refused another.
 func TestPlacesThatOthersGiveBackAreAnnounced(t *testing.T) {
 	t.Parallel()
 	s, hangs, leaves := newShares(whole), QueueKey{App: "hangs"}, QueueKey{App: "leaves"}
@@ -108,8 +108,8 @@ func TestPlacesThatOthersGiveBackAreAnnounced(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, no more places are taken than there are, each share counts what its parts
-// have, shares of which nothing is left are forgotten, and who has nothing gets a place if any is free.
+// At any time, no more places are taken than there are, each share counts those of its parts, unused shares are
+// removed, and a share without places gets one if any is free.
 func TestSharesNeverExceedThePool(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,7 +157,7 @@ func TestSharesNeverExceedThePool(t *testing.T) {
 	})
 }
 
-func TestSharesOfWhatIsOverAreForgotten(t *testing.T) {
+func TestUnusedSharesAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := newShares(whole)
 	for i := range 10 * mostIdle {
@@ -170,7 +170,7 @@ func TestSharesOfWhatIsOverAreForgotten(t *testing.T) {
 	}
 }
 
-// One app whose every attempt hangs, of any number of jobs and hosts, delays no run of another.
+// One app with only hanging attempts, of any number of jobs and hosts, delays no run of another.
 func TestHangingAppLeavesEveryOtherAppItsPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// noisy is an app whose targets, on the host of all others, hang or fail.
+	// noisy is an app with targets on the host of all others, which hang or fail.
 	noisy = "noisy"
 	// deletedJobs is how many jobs were deleted long before a simulation begins.
 	deletedJobs = 100
 )
 
-// crowd adds what an old and crowded installation has and a young one lacks: a noisy neighbour, jobs that were deleted
-// beyond every retention, and a job that is deleted and declared again all the time; see declareAgain.
+// crowd adds the parts of an old and crowded installation that a young one lacks: a noisy neighbour, jobs that were
+// deleted beyond every retention, and a job that is deleted and declared again all the time; see declareAgain.
 func (w *world) crowd() {
 	w.t.Helper()
 	w.enable(noisy, true)
@@ -49,8 +49,8 @@ func (w *world) enable(name string, enabled bool) {
 	}
 }
 
-// declareAgain declares a job, after it has deleted it. What fired before is in the ledger of the same trigger, and no
-// fire of it may be sent again; the ledger lacks the fires that were due and not yet claimed.
+// declareAgain deletes a job and declares it again. The earlier fires are in the ledger of the same trigger, and none
+// of them may be sent again. The ledger lacks the fires that were due and not yet claimed.
 func (w *world) declareAgain(exists bool) {
 	w.t.Helper()
 	const again = "again"
@@ -63,7 +63,7 @@ func (w *world) declareAgain(exists bool) {
 	delete(w.declared, again)
 }
 
-// noisyResponse draws how a target of the noisy app responds: after a day, or with an error.
+// noisyResponse draws the response of a target of the noisy app: after a day, or with an error.
 func noisyResponse(job string, r *rand.Rand) (takes time.Duration, status int, noisy bool) {
 	switch job {
 	case "hanging":
@@ -74,7 +74,7 @@ func noisyResponse(job string, r *rand.Rand) (takes time.Duration, status int, n
 	return 0, 0, false
 }
 
-// purged requires that the jobs are gone which were deleted long ago.
+// purged requires that the jobs which were deleted long ago are gone from the database.
 func (a *auditor) purged() {
 	a.t.Helper()
 	if n := a.count(`SELECT count(*) FROM jobs WHERE name LIKE 'deleted%'`); n != 0 {

@@ -20,33 +20,33 @@ import (
 // errInjected is the error of a call that fails by an injected fault.
 var errInjected = errors.New("injected")
 
-// faulty is a node's connection to the store. Calls fail before or after they are executed, arrive late,
-// respond late, or are executed when the node no longer waits for their response, and thus in another
-// order. All calls may be held up or refused.
+// faulty is a node's connection to the store. Calls fail before or after they are executed, arrive late, respond late,
+// or are executed after the node has stopped waiting for their response, and thus in another order. All calls may be
+// delayed or refused.
 type faulty struct {
 	engine.Store
 	name  string
 	seed  uint64
 	begun time.Time
 	clock func() time.Time // the database's
-	// rate is of how many in a thousand calls something happens.
+	// rate is how many calls in a thousand have a fault.
 	rate atomic.Int64
 	// longest is how long a slow call takes at most.
 	longest time.Duration
 
 	mu       sync.Mutex
 	injected map[fault]int
-	gone     bool          // the node is dead: nothing that it still tries has an effect
+	gone     bool          // the node is dead: its later calls have no effect
 	cut      bool          // the node is cut off from the store
 	thawed   chan struct{} // open while the node is frozen; nil if it is not
-	trap     func()        // is called once the next call of trapped has been executed
+	trap     func()        // called once the next call of trapped has been executed
 	trapped  string
 
-	// How many calls there were, and how many runs they adopted or recorded.
+	// The number of calls, and of the runs that they adopted or recorded.
 	calls, rows atomic.Int64
 }
 
-// fault is the way in which a call goes wrong.
+// fault is the way in which a call fails.
 type fault string
 
 const (
@@ -63,19 +63,19 @@ func newFaulty(w *world, name string, seed uint64) *faulty {
 	return &faulty{Store: w.store, name: name, seed: seed, clock: w.clock, longest: w.longest, begun: w.begun, injected: map[fault]int{}}
 }
 
-// fate is how one call goes.
+// fate is the course of one call.
 type fate struct {
-	fault fault         // empty: nothing goes wrong
+	fault fault         // empty: no fault
 	takes time.Duration // to get to the store
 	delay time.Duration // by the fault
 }
 
-// usual is how long a call takes at most of which nothing comes in the way.
+// usual is how long a call without a fault takes at most.
 const usual = 20 * time.Millisecond
 
-// fateOf draws the fate of a call of a method: from the seed, the node, the method and the time, so
-// that it does not depend on which goroutine comes first. Hardly two calls get to the store at
-// the same time, so what they find there does not depend on it, either.
+// fateOf draws the fate of a call of a method: from the seed, the node, the method and the time, so that it does not
+// depend on the order of goroutines. Hardly two calls get to the store at the same time, so their results do not depend
+// on that order, either.
 func (f *faulty) fateOf(method string) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +122,7 @@ func (f *faulty) thaw() {
 	}
 }
 
-// dead tells whether a trap has killed the node.
+// dead reports whether a trap has killed the node.
 func (f *faulty) dead() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ var crucial = []string{
 	"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock",
 }
 
-// trapAt has do called when the next call of a method has been executed, before its response is seen.
+// trapAt calls do when the next call of a method has been executed, before the node sees its response.
 func (f *faulty) trapAt(method string, do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

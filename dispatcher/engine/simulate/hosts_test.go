@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// first returns when the first request of a fire of a job was made; zero: none was.
+// first returns the time of the first request for a fire of a job; zero: none was made.
 func (w *world) first(app, job string, at time.Time) (sent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 					})
 				}
 				n := w.add("n", 0)
-				// By then the pause between two probes of the broken job has doubled until it is as long as it gets.
+				// By then the pause between two probes of the broken job has doubled to its maximum.
 				fire := time.Now().UTC().Truncate(20 * time.Minute).Add(20 * time.Minute)
 				time.Sleep(time.Until(fire) + 10*time.Second)
 				for i := range 20 {
@@ -72,13 +72,13 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 	}
 }
 
-// Hundreds of runs that wait for a host cost the database next to nothing, are all sent when it is back, and none is
-// given up.
-func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
+// Hundreds of runs that wait for a host cost the database almost nothing. When the host is back, all are sent and none
+// is given up.
+func TestRunsThatWaitForAHostShareOneRow(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour, Batch: 100}) // of which the runs fill several
+		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour, Batch: 100}) // the runs fill several batches
 		down := true
 		w.response = func(string, *rand.Rand) (time.Duration, int) {
 			w.mu.Lock()
@@ -136,8 +136,8 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 	})
 }
 
-// Each job of a host that is down has probes of its own, and only one a second may go from a node. The jobs whose turn it is
-// not cost no statement, and nodes leave a probe to the one that made the last.
+// Each job of a host that is down has probes of its own, and only one a second may go from a node. Jobs that are not
+// next cost no statement, and nodes leave a probe to the one that made the last.
 func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
 		before := requested()
 		busy := calls()
 		requests := requested() - before
-		// Usual are 13 a request; where each node looks for all waits that are due, there are 21.
+		// A request usually takes 13 calls; if each node looked for all due waits, it would take 21.
 		if requests < jobs || busy-idle > int64(17*requests) {
 			t.Errorf("%d calls to the store, want 17 at most for each of %d requests, and %d requests at least", busy-idle, requests, jobs)
 		}
@@ -224,7 +224,7 @@ func waitForDownHost(t *testing.T, runs int, change func(*dispatcher.Job)) (w *w
 	}
 }
 
-// Who gives a job another host, because its host is down, need not wait for that host.
+// When a user gives a job another host, because its host is down, its runs need not wait for the old one.
 func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
 		}
 		w, n, ids, back := waitForDownHost(t, runs, retries)
 		time.Sleep(15 * time.Minute)
-		back() // the other host is there
+		back() // the other host is up
 		w.declare("calls", "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
 			retries(j)
 			j.Target.Webhook.URL = "http://127.0.0.2/"
@@ -261,7 +261,7 @@ func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
 	})
 }
 
-// A run that was never attempted is attempted once, also if its job retries for a shorter time than the host's circuit is open.
+// A run that was never attempted is attempted once, even if its circuit is open for longer than the job retries.
 func TestRunOfAJobWithAShortMaxAgeIsAttempted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// auditor compares the ledger of the triggers with their schedules, from where it stood last.
+// auditor compares the ledger of the triggers with their schedules, from the last checked time on.
 type auditor struct {
 	*world
-	from  map[string]time.Time // the first instant that is yet to be accounted for, by job
+	from  map[string]time.Time // the first instant that is not checked yet, by job
 	fires int
 }
 
@@ -81,7 +81,7 @@ func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
 	}
 }
 
-// version returns what was declared of a trigger.
+// version returns the declared version of a trigger.
 func (a *auditor) version(trigger int64) dispatcher.TriggerVersion {
 	a.t.Helper()
 	all, err := a.store.TriggersByID(a.t.Context(), []int64{trigger})
@@ -91,7 +91,7 @@ func (a *auditor) version(trigger int64) dispatcher.TriggerVersion {
 	return all[0]
 }
 
-// ledger returns how many scheduled runs there are of each instant in [from, to).
+// ledger returns the number of scheduled runs of each instant in [from, to).
 func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
 	a.t.Helper()
 	found := map[time.Time]int{}
@@ -124,7 +124,7 @@ func (a *auditor) ranges(job string, from, to time.Time) []dispatcher.Misfire {
 	return all
 }
 
-// ended requires that every run that is as old as age comes to its end, given time.
+// ended requires that every run of at least that age comes to its end, given time.
 func (a *auditor) ended(age time.Duration) {
 	a.t.Helper()
 	var left []run.Run
@@ -163,8 +163,8 @@ func (a *auditor) tables() {
 	}
 }
 
-// unclaimed requires that no claim is left once all nodes have drained, but for those of attempts that the end of a drain cut
-// off.
+// unclaimed requires that no claim is left once all nodes have drained, except those of attempts that the end of a
+// drain cut off.
 func (a *auditor) unclaimed() {
 	a.t.Helper()
 	const recorded = `SELECT count(*) FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM json_each(c.fires) AS f WHERE NOT EXISTS (

@@ -28,8 +28,8 @@ var (
 	fires = flag.Int("fires", 1_000, "fires that come out of a failing store")
 )
 
-// unhurried are the intervals of simulated fleets. They are long, because only their proportions to each
-// other and to the schedules and faults matter to correctness.
+// unhurried are the intervals of simulated fleets. They are long, because only their proportions to each other and to
+// the schedules and faults matter to correctness.
 var unhurried = engine.Options{
 	Window: 3 * time.Hour, Handler: 6 * time.Hour, Heartbeat: 3 * time.Hour, DeadAfter: 18 * time.Hour, Grace: 3 * time.Hour,
 	PurgeInterval: 3 * 24 * time.Hour, Drain: time.Minute,
@@ -38,8 +38,8 @@ var unhurried = engine.Options{
 // simulated is how many nodes a simulation has.
 const simulated = 3
 
-// longest is how many years one simulation lasts at most. The rest goes to further seeds, which find
-// more, are quicker to replay, and use a processor each.
+// longest is how many years one simulation lasts at most. The rest goes to further seeds, which find more, are quicker
+// to replay, and use a processor each.
 const longest = 1
 
 func TestSimulation(t *testing.T) {
@@ -75,7 +75,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// shortest is of how many node-years simulations are with -short.
+// shortest is the number of node-years with -short.
 const shortest = 0.05
 
 // Seeds that once found a fault, and some that never did; with -short, those that find it soon.
@@ -104,14 +104,14 @@ func TestSimulationOfKnownSeeds(t *testing.T) {
 	}
 }
 
-// simulate lets some nodes live for so many years, taken together, in which everything happens to
-// them that does happen, and accounts for every fire after each step.
+// simulate lets some nodes live for a number of years, taken together, with all faults that happen in reality, and
+// checks every fire after each step.
 //
-// The seed decides which faults happen to which node and when, how long each call takes, and every random
-// number of the engine. A replay differs only by the runtime's own choices: which of several ready cases
-// a select takes, and which of two goroutines is first in the same nanosecond.
+// The seed decides which faults happen to which node and when, how long each call takes, and every random number of the
+// engine. A replay differs only by the runtime's own choices: which of several ready cases a select takes, and which of
+// two goroutines is first in the same nanosecond.
 func simulate(t *testing.T, seed uint64, years float64) {
-	// Ids and tokens are random, and the ids decide which node is preferred for which fires.
+	// Ids and tokens are random, and the ids determine the preferred node of a fire.
 	cryptotest.SetGlobalRandom(t, seed)
 	// Virtual time does not pass any faster with more, and locks are not contended with one.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -161,7 +161,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 	})
 }
 
-// responses draws how the targets of declareAll respond: within minutes, some after hours, some badly.
+// responses draws the responses of declareAll's targets: within minutes, some after hours, some failures.
 func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
 	if takes, status, noisy := noisyResponse(job, r); noisy {
 		return takes, status
@@ -212,7 +212,7 @@ func (w *world) declareAll() {
 	}
 }
 
-// happen lets something happen to a node. It draws the same whatever the nodes have come to.
+// happen injects a fault into a node. It draws the same numbers in any state of the nodes.
 func (w *world) happen(r *rand.Rand) {
 	n := w.nodes[r.IntN(len(w.nodes))]
 	what := []string{"nothing", "kill", "kill", "drain", "freeze", "freeze", "cut", "cut", "rate", "clock"}[r.IntN(10)]

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 )
 
-// Every method of the store that the engine calls fails now and then, before or after it is executed, or
-// takes long. Every fire must still happen once.
+// Every method of the store that the engine calls fails now and then, before or after it is executed, or takes long.
+// Every fire must still happen once.
 func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
 	t.Parallel()
 	triggers := min(max(*fires/20, 20), 250)

@@ -24,28 +24,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// world is some nodes on one store, and what they did.
+// world is some nodes on one store, and a record of their requests.
 type world struct {
 	t       *testing.T
 	seed    uint64
 	store   *store.Store
-	db      *sql.DB // the store's, past it
+	db      *sql.DB // the store's, for direct access
 	options engine.Options
 	nodes   []*node
 	begun   time.Time
-	// declared are the jobs that the ledger is compared with.
+	// declared are the jobs whose ledger is checked.
 	declared map[string]bool
-	// fenced makes each request check in the store which node has its run.
+	// fenced makes each request check in the store that its node has its run.
 	fenced bool
 	// longest is how long a slow call to the store takes at most.
 	longest time.Duration
-	// response draws how a target responds; nil: at once, with success.
+	// response draws the response of a target; nil: at once, with success.
 	response func(job string, r *rand.Rand) (takes time.Duration, status int)
 
 	mu       sync.Mutex
 	skew     time.Duration // of the database's clock from that of all nodes
 	setBy    time.Duration // the part of skew that came from setBack
-	furthest time.Time     // that the database's clock has shown
+	furthest time.Time     // the latest time that the database's clock has shown
 	requests map[attempt]time.Time
 	sent     map[run.Key]int
 	serial   map[string]map[attempt]run.NodeID // requests in flight of jobs that have one slot
@@ -187,7 +187,7 @@ func (w *world) add(name string, rate int64) *node {
 	return n
 }
 
-// kill ends a node as kill -9 does: nothing that it still does has an effect.
+// kill ends a node as kill -9 does: its later calls have no effect.
 func (n *node) kill() {
 	n.store.set(&n.store.gone, true)
 	n.store.thaw()
@@ -196,7 +196,7 @@ func (n *node) kill() {
 	n.store = nil
 }
 
-// drain ends a node in good order.
+// drain shuts a node down gracefully.
 func (n *node) drain() {
 	n.store.thaw()
 	n.stop()
@@ -234,8 +234,7 @@ func (i *invoker) Invoke(ctx context.Context, call target.Call) run.Outcome {
 	return outcome
 }
 
-// request checks the rules that every request must keep when it is sent, and returns a function to
-// call when its connection ends.
+// request checks the rules for every request when it is sent, and returns a function to call when its connection ends.
 func (w *world) request(call target.Call) (over func()) {
 	key, now := attempt{call.Key, call.Attempt}, w.clock()
 	var r run.Run
@@ -258,7 +257,7 @@ func (w *world) request(call target.Call) (over func()) {
 	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, input.FormatInstant(call.Key.ScheduledAt), call.Attempt)
 	furthest := w.furthest
 	if call.Key.Kind == run.KindCatchUp {
-		// The node decided by the clock as it last saw it, before it was set back.
+		// The node used its last view of the clock, from before it was set back.
 		furthest = now.Add(-w.setBy)
 	}
 	switch {
@@ -288,7 +287,7 @@ func (w *world) request(call target.Call) (over func()) {
 	}
 }
 
-// dead are the nodes that the store holds dead.
+// dead are the nodes that are dead in the store.
 func (w *world) dead() map[run.NodeID]bool {
 	nodes, err := w.store.Nodes(w.t.Context())
 	if err != nil {
