@@ -14,20 +14,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// keyPatience bounds how long the key of callbacks is waited for. The timeout of an attempt begins only after that.
+// keyPatience bounds the wait for the key of callbacks. The timeout of an attempt begins only after it.
 const keyPatience = 5 * time.Second
 
-// callbacks tell targets how to end attempts that they accept.
+// callbacks tell targets how to end accepted attempts.
 type callbacks struct {
 	url  string
 	read func(context.Context) ([]byte, error)
 
-	// reading holds an element while one reads the key, so that the others wait for it within their own time.
+	// reading holds an element while one attempt reads the key; the others wait for it within their own time.
 	reading chan struct{}
-	key     atomic.Pointer[[]byte] // nil: it is not read yet
+	key     atomic.Pointer[[]byte] // nil: not read yet
 }
 
-// offer adds to the call of a job with callbacks what its target needs for one.
+// offer adds to the call of a job with callbacks the data that its target needs for one.
 func (c *callbacks) offer(ctx context.Context, call *target.Call) error {
 	if call.Target.Callback() == nil {
 		return nil
@@ -70,8 +70,8 @@ func (c *callbacks) theKey(ctx context.Context) ([]byte, error) {
 	return key, err
 }
 
-// ReadCallbackKey reads the key of callbacks, for at most 5 s, so that attempts need no database for it. If the node knows no
-// URL for callbacks, it reads nothing. After an error, the first attempt that needs the key reads it.
+// ReadCallbackKey reads the key of callbacks, for at most 5 s, so that attempts need no database for it. If the node
+// has no URL for callbacks, it reads nothing. After an error, the first attempt that needs the key reads it.
 func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
 	if i.callbacks.url == "" || i.callbacks.read == nil {
 		return nil
@@ -80,8 +80,8 @@ func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
 	return err
 }
 
-// accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202 to an
-// event that it has queued.
+// accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202
+// to an event that it has queued.
 func accepted(call target.Call, outcome run.Outcome) run.Outcome {
 	policy := call.Target.Callback()
 	if policy == nil || outcome.State != run.Succeeded || outcome.HTTPStatus != http.StatusAccepted {

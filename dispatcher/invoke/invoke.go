@@ -1,9 +1,9 @@
 // Package invoke makes the attempts of runs. An attempt sends at most one request and has one
 // outcome.
 //
-// Invoker.Invoke chooses the room for the kind of the target: web calls webhooks, group an endpoint of a group, aws invokes
-// Lambda functions and sends messages. callback.go lets a target accept an attempt and finish it later. The engine handles
-// retries, rate limits and circuit breakers.
+// Invoker.Invoke chooses the package for the kind of the target: web calls webhooks, group an endpoint of a group, aws
+// invokes Lambda functions and sends messages. callback.go lets a target accept an attempt and finish it later. The
+// engine handles retries, rate limits and circuit breakers.
 package invoke
 
 import (
@@ -33,22 +33,22 @@ type Options struct {
 	Version string
 	// SecretDir is the directory of the secret files that jobs may refer to; default /etc/carillon/secrets.
 	SecretDir string
-	// Managers says how secrets are read that are kept elsewhere.
+	// Managers is how secrets are read from their managers.
 	Managers secret.Managers
-	// Metrics gets the counter of reads of secrets; nil: none.
+	// Metrics gets the counter of reads of secrets; may be nil.
 	Metrics prometheus.Registerer
-	// Logger gets what concerns no single attempt; default slog.Default().
+	// Logger gets messages that concern no single attempt; default slog.Default().
 	Logger *slog.Logger
 	// Egress limits the addresses that webhooks may call.
 	Egress web.Egress
 	// Resolver resolves host names; default net.DefaultResolver.
 	Resolver *net.Resolver
-	// NameServers are asked for the members of groups from DNS; none: those of /etc/resolv.conf.
+	// NameServers resolve the members of groups from DNS; empty: those of /etc/resolv.conf.
 	NameServers []netip.AddrPort
 	// ConnsPerHost is the most idle connections to one host; default 64.
 	ConnsPerHost int
-	// Connections is how many connections webhooks have at once, as long as no more attempts are in flight: idle ones make room for
-	// others. 0: any number.
+	// Connections is how many connections webhooks have at once, as long as no more attempts are in flight: idle ones
+	// are closed for new ones. 0: any number.
 	Connections int
 	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
 	// environment, from files and from the instance role.
@@ -61,7 +61,7 @@ type Options struct {
 
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
-	*group.Groups // what the node knows of endpoint groups
+	*group.Groups // the node's view of endpoint groups
 	hooks         *web.Webhooks
 	secrets       *secret.Reader
 	node          *identity.Node
@@ -98,10 +98,10 @@ func New(o Options) *Invoker {
 }
 
 // DenyAPIs sets the addresses, HOST:PORT, on which the nodes of the fleet serve their APIs. No webhook calls them.
-// Connections that are open already stay.
+// Connections that are open already stay open.
 func (i *Invoker) DenyAPIs(addresses []string) { i.hooks.DenyAPIs(addresses) }
 
-// Close ends what goes on without an attempt, and closes idle connections.
+// Close ends the work that is not part of an attempt, and closes idle connections.
 func (i *Invoker) Close() {
 	i.Groups.Close()
 	i.hooks.Close()

@@ -17,11 +17,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// plainSecrets are headers that hold a secret wherever they come from, in lower case.
+// plainSecrets are headers that always hold a secret, in lower case.
 var plainSecrets = []string{"authorization", "proxy-authorization", "cookie", "x-api-key"}
 
-// Show returns the request of a call as an attempt at now would send it, with secrets masked. It looks up no secret and makes no
-// request. endpoint is the member of a group that it goes to; nil: it is not known. The caller says of which run it is.
+// Show returns the request that an attempt of a call at now would send, with secrets masked. It looks up no secret and
+// makes no request. endpoint is the member of a group for the request; nil: it is unknown. The caller adds the run.
 func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Time) target.ShownRequest {
 	shown := shownRequest{ShownRequest: target.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
 	if policy := call.Target.Callback(); policy != nil {
@@ -59,7 +59,7 @@ func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Tim
 // shownRequest is a request on its way to be shown.
 type shownRequest struct{ target.ShownRequest }
 
-// mask notes what is masked.
+// mask adds an entry to the list of masked parts.
 func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
 
 func (s *shownRequest) webhook(h *web.Webhooks, call target.Call, now time.Time) error {
@@ -97,8 +97,8 @@ func (s *shownRequest) group(h *web.Webhooks, call target.Call, endpoint *target
 	return nil
 }
 
-// request shows a request with what signing and authentication would add. accessToken is the header of an executor's token;
-// nil: there is none.
+// request shows a request with the parts that signing and authentication would add. accessToken is the header of an
+// executor's token, or nil.
 func (s *shownRequest) request(r web.Request, w *target.Webhook, accessToken *string) {
 	s.Method, s.URL, s.Body = r.Method, r.URL, attempt.Text(r.Body)
 	if kind := r.Header.Get("Content-Type"); r.Header.Get("Accept") == "" && (resty.IsJSONType(kind) || resty.IsXMLType(kind)) {

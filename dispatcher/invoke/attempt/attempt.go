@@ -1,5 +1,5 @@
-// Package attempt has what attempts have in common, whatever they call: how long their phases took, which outcome an error
-// gives, and which secrets and addresses an outcome leaves out. An attempt sends at most one request and has one outcome.
+// Package attempt is the common part of attempts on all targets: the durations of their phases, the outcomes of errors,
+// and the secrets and addresses that an outcome leaves out. An attempt sends at most one request and has one outcome.
 package attempt
 
 import (
@@ -34,22 +34,22 @@ func Text(body []byte) string {
 	return strings.ToValidUTF8(string(body[:min(len(body), MostBody)]), "\uFFFD")
 }
 
-// ErrNotHeld ends an attempt whose run is another node's by now, or may be. The lease was good when the attempt began, but what
-// comes before the first byte may take long: a secret is read, a token is fetched, an endpoint does not respond, or the packets
-// of a connection are lost.
+// ErrNotHeld ends an attempt when its run is, or may be, another node's by now. The lease was good when the attempt
+// began, but it may take long until the first byte: a secret is read, a token is fetched, an endpoint does not respond,
+// or the packets of a connection are lost.
 var ErrNotHeld = errors.New("the node does not hold the run any longer")
 
-// NotHeld is the outcome of an attempt that ended with ErrNotHeld. Nobody records it.
+// NotHeld is the outcome of an attempt that ended with ErrNotHeld. It is not recorded.
 func NotHeld() run.Outcome {
 	outcome := Ended(run.Cancelled, run.ClassCancelled, ErrNotHeld.Error())
 	outcome.NotSent = true
 	return outcome
 }
 
-// ReturnedState is what a target returned as the state of its job, as it came.
+// ReturnedState is the state of its job that a target returned, before any check.
 type ReturnedState struct {
-	Text json.RawMessage // nil: it returned none
-	cut  bool            // the body, which may have one, is longer than what is read of it
+	Text json.RawMessage // nil: none was returned
+	cut  bool            // the body, which may have one, is longer than the part that is read
 }
 
 // StateOf finds the state in a response: in the header or, without that, in the body.
@@ -61,8 +61,8 @@ func StateOf(header http.Header, body []byte, more bool) ReturnedState {
 	return ReturnedState{Text: run.StateInBody(body), cut: more && mayBeObject}
 }
 
-// KeepState adds to the outcome of a call what its target returned as the state of the job. A state that cannot be
-// stored changes neither the outcome nor the state: the response says why.
+// KeepState adds the state that a target returned to the outcome of its call. A state that cannot be stored changes
+// neither the outcome nor the state: the response has the reason.
 func KeepState(outcome *run.Outcome, call target.Call, got ReturnedState, clean Redaction) {
 	if call.Carried == nil || outcome.State != run.Succeeded || got.Text == nil && !got.cut {
 		return
@@ -103,11 +103,11 @@ type Stopwatch struct {
 	written, connected, assigned  bool
 	dnsBegan, connBegan, tlsBegan time.Time
 	phases                        run.Phases
-	// dials is called once, as soon as the attempt makes a connection rather than uses a kept one; nil: nothing is.
+	// dials is called once, as soon as the attempt makes a connection instead of using a kept one; may be nil.
 	dials func()
 }
 
-// Trace returns the hooks that the transport calls.
+// Trace returns the hooks for the transport.
 func (s *Stopwatch) Trace() *httptrace.ClientTrace {
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -159,14 +159,14 @@ func (s *Stopwatch) note(event func(now time.Time)) {
 	event(now)
 }
 
-// OnDial sets what is called when the attempt makes a connection; nil: nothing is any more.
+// OnDial sets the function to call when the attempt makes a connection; nil removes it.
 func (s *Stopwatch) OnDial(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dials = do
 }
 
-// dialling calls what OnDial has set, once.
+// dialling calls the function of OnDial, once.
 func (s *Stopwatch) dialling() {
 	s.mu.Lock()
 	do := s.dials

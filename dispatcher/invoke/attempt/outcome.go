@@ -28,7 +28,7 @@ func Failed(class run.Class, message string) run.Outcome {
 	return Ended(run.Failed, class, message)
 }
 
-// FailedAt is failed with the addresses that the message leaves out.
+// FailedAt is Failed with the addresses that the message leaves out.
 func FailedAt(class run.Class, message string, addresses []string) run.Outcome {
 	outcome := Failed(class, message)
 	if len(addresses) > 0 {
@@ -83,9 +83,9 @@ func NotSent(ctx context.Context, err error) run.Outcome {
 type Failure struct {
 	Class run.Class
 	Err   error
-	// RetryAfter is the wait that the attempt asks for; nil: it does not.
+	// RetryAfter is the wait that the attempt asks for; nil: none.
 	RetryAfter *time.Duration
-	// Addresses are those that the error leaves out.
+	// Addresses are the addresses that the error leaves out.
 	Addresses []string
 }
 
@@ -95,22 +95,22 @@ func (f *Failure) Error() string { return f.Err.Error() }
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// DeniedError is why egress to a host is denied.
+// DeniedError is the reason why egress to a host is denied.
 type DeniedError struct {
 	host, Why string
-	address   string // that a name led to, and host does not say; empty: none
+	address   string // that a name led to and that is not part of host; empty: none
 }
 
-// Error names the host, and says why.
+// Error names the host and the reason.
 func (e *DeniedError) Error() string { return "egress to " + e.host + " is denied: " + e.Why }
 
-// Denied returns the error of a host to which egress is denied.
+// Denied returns the error for a host to which egress is denied.
 func Denied(host, why string) error {
 	return &Failure{Class: run.ClassEgressDenied, Err: &DeniedError{host: host, Why: why}}
 }
 
-// ByName returns the error of a connection to a host. If egress is denied to an address that the host leads to, it names the
-// host alone.
+// ByName returns the error of a connection to a host. If egress is denied to an address of the host, it names only the
+// host.
 func ByName(err error, host string) error {
 	var refused *DeniedError
 	if _, literal := netip.ParseAddr(host); literal == nil || !errors.As(err, &refused) || refused.host == host {
@@ -120,7 +120,7 @@ func ByName(err error, host string) error {
 		Err: &DeniedError{host: "an address of " + host, Why: refused.Why, address: refused.host}}
 }
 
-// leadsTo returns the address to which egress is denied and that the error leaves out.
+// leadsTo returns the denied address that the error leaves out.
 func leadsTo(err error) []string {
 	var refused *DeniedError
 	if errors.As(err, &refused) && refused.address != "" {
@@ -129,7 +129,7 @@ func leadsTo(err error) []string {
 	return nil
 }
 
-// OutOfBounds returns the error of what the bounds of the app do not allow; nil if err is nil.
+// OutOfBounds returns the error for a target outside the bounds of the app; nil if err is nil.
 func OutOfBounds(err error) error {
 	var problems input.Problems
 	switch {
@@ -145,7 +145,7 @@ func OutOfBounds(err error) error {
 	return &Failure{Class: run.ClassBounds, Err: err}
 }
 
-// BadSecret returns the error of a secret that cannot be used. err must not contain the secret.
+// BadSecret returns the error for a secret that cannot be used. err must not contain the secret.
 func BadSecret(field string, err error) error {
 	class := run.ClassSecret
 	var known *Failure
@@ -155,8 +155,8 @@ func BadSecret(field string, err error) error {
 	return &Failure{Class: class, Err: fmt.Errorf("secret %s: %w", field, err)}
 }
 
-// Classify turns the error of a request into an outcome. outer is the context of the attempt
-// without its timeout, bounded the one with its timeout.
+// Classify turns the error of a request into an outcome. outer is the context of the attempt without its timeout,
+// bounded the one with its timeout.
 func Classify(outer, bounded context.Context, err error, timeout input.Duration) run.Outcome {
 	if outer.Err() != nil {
 		return Ended(run.Cancelled, run.ClassCancelled, "the attempt was cancelled")
@@ -178,8 +178,8 @@ func Classify(outer, bounded context.Context, err error, timeout input.Duration)
 	return FailedAt(class, text, append(addresses, leadsTo(err)...))
 }
 
-// classOf returns the class of a request's error. net/http has no types for many of its errors, so
-// this also looks at their texts.
+// classOf returns the class of a request's error. net/http has no types for many of its errors, so this also checks
+// their texts.
 func classOf(err error) run.Class {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })

@@ -19,14 +19,14 @@ const redacted = "[redacted]"
 // leastSecret is the length of the shortest text that is removed: shorter ones occur in many responses by chance.
 const leastSecret = 4
 
-// Redaction removes the secrets of a request from what its target responds, because a response may repeat them, as they
-// are or as receivers encode them.
+// Redaction removes the secrets of a request from the response of its target, because a response may repeat them, as
+// they are or as receivers encode them.
 type Redaction struct {
 	secrets []string
 	forms   func() []string
 }
 
-// NewRedaction returns what removes some secrets. It costs nothing until a text is cleaned.
+// NewRedaction returns a Redaction for some secrets. It costs nothing until a text is cleaned.
 func NewRedaction(secrets []string) Redaction {
 	return Redaction{secrets, sync.OnceValue(func() []string { return formsOf(secrets) })}
 }
@@ -42,7 +42,7 @@ func (r Redaction) Clean(text string) string {
 	return text
 }
 
-// CleanCut removes the secrets from a text that may have been cut, and so may end within one.
+// CleanCut removes the secrets from a text that may have been cut, possibly within a secret.
 func (r Redaction) CleanCut(text string) string {
 	text = r.Clean(text)
 	if text == "" || len(r.secrets) == 0 {
@@ -79,13 +79,13 @@ func formsOf(secrets []string) (all []string) {
 	return slices.Compact(all)
 }
 
-// inJSON returns a text as encoders of JSON write it: with and without \u for <, > and &, with \/ for /, and with \u for
-// all that is not ASCII.
+// inJSON returns a text as encoders of JSON write it: with and without \u for <, > and &, with \/ for /, and with \u
+// for all characters outside ASCII.
 func inJSON(text string) []string {
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string has JSON
+	_ = encoder.Encode(text) // a string always has JSON
 	bare := strings.Trim(strings.TrimSuffix(plain.String(), "\n"), " ")
 	bare = bare[1 : len(bare)-1]
 	withHTML, _ := json.Marshal(text)
@@ -121,7 +121,7 @@ func ascii(text string) string {
 	return b.String()
 }
 
-// inURL returns a text as queries and paths hold it, with the digits of escapes in capitals and not.
+// inURL returns a text as in queries and paths, with the digits of escapes in capitals and not.
 func inURL(text string) (all []string) {
 	query := url.QueryEscape(text)
 	for _, form := range []string{query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(text)} {
@@ -140,7 +140,7 @@ func lowerEscapes(text string) string {
 	return string(b)
 }
 
-// inHTML returns a text as pages hold it.
+// inHTML returns a text as in pages.
 func inHTML(text string) []string {
 	escaped := html.EscapeString(text) // &#34; and &#39;
 	named := strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;").Replace(escaped)
@@ -150,8 +150,8 @@ func inHTML(text string) []string {
 	return []string{escaped, named, hexed, padded, bare}
 }
 
-// inBase64 returns a text in base64, as it is and as a part of a longer text: then it begins at the first, second or
-// third byte of a group, and only the characters that depend on nothing else are the same.
+// inBase64 returns a text in base64, alone and as a part of a longer text: then it begins at the first, second or third
+// byte of a group, and only the characters that depend on nothing else stay the same.
 func inBase64(text string) (all []string) {
 	const least = 8 // characters of a part: shorter ones occur by chance
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -193,7 +193,7 @@ var (
 	issuedXML  = regexp.MustCompile(`(?i)(<` + issuedNames + `>)[^<]*`)
 )
 
-// HideCredentials removes from a response what a request with the credentials of the node may have been given.
+// HideCredentials removes from a response the credentials that a request of the node may have received.
 func HideCredentials(text string) string {
 	text = issuedXML.ReplaceAllString(issuedJSON.ReplaceAllString(text, `$1"***"`), "$1***")
 	return accessKey.ReplaceAllString(text, "***")

@@ -1,5 +1,5 @@
-// Package aws makes the attempts of what AWS serves: it invokes Lambda functions, sends messages to SQS queues and publishes
-// messages to SNS topics, with the identity of the node or a role.
+// Package aws makes the attempts on AWS services: it invokes Lambda functions, sends messages to SQS queues and
+// publishes messages to SNS topics, with the identity of the node or a role.
 package aws
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of the
-// call and within timeout. send makes the request, and returns the outcome of its response and what that returns as the state.
+// attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of
+// the call and within timeout. send makes the request, and returns its outcome and the state in the response.
 func (a *clients[C]) attempt(
 	ctx context.Context, call target.Call, started time.Time, timeout input.Duration,
 	send func(ctx context.Context, client C) (run.Outcome, attempt.ReturnedState, error),
@@ -75,7 +75,7 @@ func (a *clients[C]) attempt(
 	return outcome
 }
 
-// failed returns the outcome of an error, with what it is about before it, without the addresses of AWS in the network of
+// failed returns the outcome of an error, with its subject before it, without the addresses of AWS in the network of
 // the node.
 func failed(class run.Class, about string, err error) run.Outcome {
 	text, addresses := target.HideAddresses(err.Error(), netip.Addr{})
@@ -157,18 +157,18 @@ func credentialsClass(err error) run.Class {
 	return run.ClassCredentials
 }
 
-// clients keeps those of one service of AWS. They use the HTTP client of the SDK, without the egress guard:
-// the operator chooses the endpoint (AWS_ENDPOINT_URL_LAMBDA, AWS_ENDPOINT_URL_SQS), and credentials come from link-local
+// clients keeps the clients of one AWS service. They use the HTTP client of the SDK, without the egress guard: the
+// operator chooses the endpoint (AWS_ENDPOINT_URL_LAMBDA, AWS_ENDPOINT_URL_SQS), and credentials come from link-local
 // addresses that webhooks may not call. A job only chooses a region, which has a fixed format.
 type clients[C any] struct {
 	node *identity.Node
-	// open returns what calls the service with one client. It is a function, because a type that holds the client itself would
-	// have the linker keep all of its operations, 2 MB of code.
+	// open returns the function that calls the service with one client. A type that holds the client itself would make
+	// the linker keep all of its operations, 2 MB of code.
 	open    func(aws.Config) C
 	clients *cache.Cache[clientKey, *client[C]]
 }
 
-// clientKey tells apart the clients. Clients of the node itself have only a region: no app has a part in them.
+// clientKey identifies a client. Clients of the node itself have only a region: they have nothing from an app.
 type clientKey struct{ region, role, externalID, app, job, tags string }
 
 // client is a client, and the credentials that it uses.
@@ -177,8 +177,8 @@ type client[C any] struct {
 	credentials aws.CredentialsProvider
 }
 
-// mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role that is used again is
-// assumed again.
+// mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role is assumed again when it
+// is used again.
 const mostClients = 1000
 
 func newClients[C any](node *identity.Node, open func(aws.Config) C) *clients[C] {
@@ -237,8 +237,8 @@ func (a *clients[C]) newClient(ctx context.Context, call target.Call, region str
 	return &client[C]{service: a.open(loaded), credentials: loaded.Credentials}, nil
 }
 
-// boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response
-// into memory, 6 MB for each of hundreds of attempts.
+// boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response into memory, 6 MB
+// for each of hundreds of attempts.
 type boundedClient struct{ aws.HTTPClient }
 
 // Do makes a request.
@@ -260,7 +260,7 @@ func assumeForCall(node aws.Config, call target.Call) aws.CredentialsProvider {
 	if tags == nil {
 		tags = map[string]string{}
 	}
-	// Validate refuses other tags of the prefix; these replace them all the same.
+	// Validate refuses other tags with the prefix; these replace them anyway.
 	maps.DeleteFunc(tags, func(key, _ string) bool { return target.ReservedSessionTag(key) })
 	tags[target.SessionTagApp], tags[target.SessionTagJob] = call.App, call.Job
 	return identity.Assume(node, identity.Role{ARN: role.RoleARN, App: call.App, ExternalID: call.AWSExternalID}, tags)

@@ -25,7 +25,7 @@ type functions struct{ *clients[invokeFunction] }
 // invokeFunction invokes with one client.
 type invokeFunction func(context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
 
-// Functions returns what invokes Lambda functions.
+// Functions returns the attempts that invoke Lambda functions.
 func Functions(node *identity.Node) attempt.Func {
 	return functions{newClients(node, func(c aws.Config) invokeFunction {
 		client := lambda.NewFromConfig(c)
@@ -95,8 +95,8 @@ func invoked(output *lambda.InvokeOutput) run.Outcome {
 	return outcome
 }
 
-// supersededError matches the type of an error by which a function refuses an event as stale, as the runtimes write it: Superseded,
-// com.example.Superseded of Java, or Function<Superseded> of Ruby.
+// supersededError matches the type of the error by which a function refuses an event as stale, as the runtimes write
+// it: Superseded, com.example.Superseded of Java, or Function<Superseded> of Ruby.
 var supersededError = regexp.MustCompile(`^([\w.]+\.)?Superseded$|^Function<([\w:]+::)?Superseded>$`)
 
 // logTail decodes the end of a function's log.

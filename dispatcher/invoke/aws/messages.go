@@ -27,7 +27,7 @@ type queues struct{ *clients[sendMessage] }
 // sendMessage sends to a queue, which has an ARN, with one client.
 type sendMessage func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error)
 
-// Queues returns what sends messages to SQS queues.
+// Queues returns the attempts that send messages to SQS queues.
 func Queues(node *identity.Node) attempt.Func {
 	return queues{newClients(node, func(c aws.Config) sendMessage {
 		client := sqs.NewFromConfig(c)
@@ -66,7 +66,7 @@ func (q queues) call(ctx context.Context, call target.Call, started time.Time) r
 	})
 }
 
-// queueURL returns the URL by which the API knows a queue. It is not where requests go, which the SDK decides.
+// queueURL returns the URL that identifies a queue in the API. Requests do not go there: the SDK chooses the endpoint.
 func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) {
 	of, err := arn.Parse(queue)
 	if err != nil {
@@ -79,7 +79,7 @@ func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) 
 	return endpoint.URI.JoinPath(of.AccountID, of.Resource).String(), nil
 }
 
-// sent is the outcome of a message that AWS has taken.
+// sent is the outcome of a message that AWS has accepted.
 func sent(of smithy.Metadata, id *string) run.Outcome {
 	response := &run.Response{MessageID: aws.ToString(id)}
 	response.RequestID, _ = middleware.GetRequestIDMetadata(of)
@@ -90,7 +90,7 @@ func sent(of smithy.Metadata, id *string) run.Outcome {
 	return outcome
 }
 
-// given returns a text for the API, which tells an empty one from none.
+// given returns a text for the API, which distinguishes an empty text from none.
 func given(text string) *string {
 	if text == "" {
 		return nil
@@ -104,7 +104,7 @@ type topics struct{ *clients[publishMessage] }
 // publishMessage publishes with one client.
 type publishMessage func(context.Context, *sns.PublishInput) (*sns.PublishOutput, error)
 
-// Topics returns what publishes messages to SNS topics.
+// Topics returns the attempts that publish messages to SNS topics.
 func Topics(node *identity.Node) attempt.Func {
 	return topics{newClients(node, func(c aws.Config) publishMessage {
 		client := sns.NewFromConfig(c)

@@ -1,5 +1,5 @@
-// Package group makes the attempts with endpoint groups: it knows their members and how they are, chooses an endpoint, and sends
-// the request to it as package web does.
+// Package group makes the attempts with endpoint groups: it knows their members and their states, chooses an endpoint,
+// and sends the request to it like package web.
 package group
 
 import (
@@ -31,8 +31,8 @@ type Groups struct {
 	checks  *checks
 }
 
-// New returns the groups whose endpoints are called as webhooks are. servers are asked for their members from DNS, and
-// resolver, as in requests, for the targets of services.
+// New returns Groups that call endpoints like webhooks. servers resolve their members from DNS, and resolver, as in
+// requests, the targets of services.
 func New(hooks *web.Webhooks, secrets *secret.Reader, resolver *net.Resolver, servers []netip.AddrPort) *Groups {
 	return &Groups{
 		hooks: hooks, secrets: secrets, known: newStates(), names: newNames(dns.New(servers), resolver),
@@ -40,7 +40,7 @@ func New(hooks *web.Webhooks, secrets *secret.Reader, resolver *net.Resolver, se
 	}
 }
 
-// Close ends what goes on without an attempt. The connections are those of webhooks.
+// Close ends the work that is not part of an attempt. The connections are those of webhooks.
 func (g *Groups) Close() {
 	g.checks.close()
 	g.names.close()
@@ -56,15 +56,15 @@ type groupAttempt struct {
 	strategy target.Strategy
 	router   *routing.Router
 	scopes   *scopes
-	key      string // of the strategy consistent_hash; of a shard, its endpoint
+	key      string // of the strategy consistent_hash; for a shard, its endpoint
 	started  time.Time
 	refusals []refusal
-	// unresolved says why names of the group stand for nothing, if it has no endpoint that may be tried.
+	// unresolved explains why names of the group have no endpoints, if the group has no endpoint that may be tried.
 	unresolved  string
 	nameServers []string // that unresolved leaves out
 }
 
-// refusal is why an endpoint did not get the request.
+// refusal is the reason why an endpoint did not get the request.
 type refusal struct {
 	endpoint, why string
 	busy          bool     // it responded that it is busy
@@ -79,7 +79,7 @@ func (g *Groups) Invoke(ctx context.Context, call target.Call, started time.Time
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.content.Timeout.Std())
 	defer cancel()
-	// Without the token of a group that uses OAuth 2, no endpoint could be asked or called, and none of them is to blame.
+	// Without its OAuth 2 token, no endpoint of the group could be asked or called, and none is to blame.
 	if auth := a.content.Auth; auth != nil && auth.OAuth2 != nil {
 		r := a.hooks.Request(a.call, "", web.Destination{})
 		if err := a.hooks.Authorize(bounded, &r, auth, a.started); err != nil {
@@ -90,7 +90,7 @@ func (g *Groups) Invoke(ctx context.Context, call target.Call, started time.Time
 	members, counts := a.members(a.call.Group, started)
 	outcome, done := a.through(ctx, bounded, members, counts.candidates)
 	if !done && a.busy() == 0 && len(a.refusals) < counts.candidates && bounded.Err() == nil {
-		// No primary endpoint is up, as this attempt is the first to see.
+		// This attempt is the first to see that no primary endpoint is up.
 		outcome, done = a.through(ctx, bounded, a.backups(a.call.Group, started), counts.candidates)
 	}
 	if !done {
@@ -110,7 +110,7 @@ func (g *Groups) prepare(call target.Call, started time.Time) (*groupAttempt, er
 	a := &groupAttempt{hooks: g.hooks, call: call, started: started}
 	a.strategy = call.Strategy()
 	if call.Shard != nil {
-		a.strategy, a.key = routing.Broadcast, call.Shard.Endpoint // whatever the job has become meanwhile
+		a.strategy, a.key = routing.Broadcast, call.Shard.Endpoint // even if the job has changed meanwhile
 	}
 	var err error
 	a.content.Webhook, a.path, a.content.Headers, a.content.Body, err = call.GroupRequest()
@@ -132,7 +132,7 @@ func routed(group *target.GroupVersion) int {
 	return len(group.Live) + ofName*len(group.DNS)
 }
 
-// through tries members one after the other, until one may have received the request or the attempt is over: done.
+// through tries members one after the other, until one may have received the request or the attempt is over (done).
 func (a *groupAttempt) through(
 	ctx, bounded context.Context, members *routing.Members, candidates int,
 ) (outcome run.Outcome, done bool) {
@@ -150,14 +150,14 @@ func (a *groupAttempt) through(
 	return outcome, false
 }
 
-// reach tries the endpoint that the strategy has chosen, but before it the one that the run has waited for.
+// reach tries the endpoint that the strategy has chosen, but first the one for which the run has waited.
 func (a *groupAttempt) reach(
 	ctx, bounded context.Context, chosen *target.Endpoint, candidates int,
 ) (outcome run.Outcome, done bool) {
 	for bounded.Err() == nil && !a.tried(chosen.ID) {
 		endpoint, refused, over := a.occupy(chosen)
 		if over {
-			// The run waits, or is over. Nobody records this.
+			// The run waits, or is over. This is not recorded.
 			outcome = attempt.Ended(run.Cancelled, run.ClassCancelled, "the run has no slot of an endpoint")
 			outcome.NotSent = true
 			return outcome, true
@@ -181,8 +181,8 @@ func (a *groupAttempt) reach(
 	return outcome, false
 }
 
-// try sends the request to an endpoint. left is how many endpoints may be tried, this one included. done is false if the
-// endpoint certainly received nothing, so that the next may be tried.
+// try sends the request to an endpoint. left is how many endpoints may be tried, including this one. done is false if
+// the endpoint certainly received nothing, so that the next may be tried.
 func (a *groupAttempt) try(
 	ctx, bounded context.Context, endpoint *target.Endpoint, left int,
 ) (outcome run.Outcome, done bool) {
@@ -193,7 +193,7 @@ func (a *groupAttempt) try(
 	}
 	if err != nil {
 		outcome = attempt.NotSent(ctx, err)
-		// Another endpoint may be one that the app may call. All else that may be wrong is so for each of them.
+		// The app may be allowed to call another endpoint. Any other error would be the same for each of them.
 		var token *web.TokenError
 		if errors.As(err, &token) || outcome.Class != run.ClassEgressDenied && outcome.Class != run.ClassBounds {
 			return outcome, true
@@ -225,15 +225,15 @@ func (a *groupAttempt) try(
 	return outcome, a.refusedBy(endpoint, outcome)
 }
 
-// refusedBy notes that an endpoint could not be connected, and returns that the attempt is not done.
+// refusedBy notes that an endpoint could not be connected. It returns false: the attempt is not done.
 func (a *groupAttempt) refusedBy(endpoint *target.Endpoint, outcome run.Outcome) (done bool) {
 	a.failed(endpoint, outcome.Error, a.started, time.Now())
 	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: outcome.Error, addresses: attempt.AddressesOf(outcome)})
 	return false
 }
 
-// limitConnect cancels a request that makes a connection and has none after half of the time that is left, so that an
-// endpoint whose packets are lost leaves enough of it to the next. A request over a kept connection needs no timer.
+// limitConnect cancels a request that makes a connection and has none after half of the remaining time, so that an
+// endpoint whose packets are lost leaves enough time for the next. A request over a kept connection needs no timer.
 func limitConnect(bounded context.Context, watch *attempt.Stopwatch, cancel context.CancelCauseFunc) {
 	watch.OnDial(func() {
 		deadline, _ := bounded.Deadline()
@@ -247,7 +247,7 @@ func limitConnect(bounded context.Context, watch *attempt.Stopwatch, cancel cont
 	})
 }
 
-// destination returns where requests to a path of an endpoint go.
+// destination returns the destination of requests to a path of an endpoint.
 func (a *groupAttempt) destination(endpoint *target.Endpoint, path string) web.Destination {
 	group := a.call.Group
 	return web.Destination{
@@ -266,7 +266,7 @@ func (a *groupAttempt) busy() (n int) {
 	return n
 }
 
-// hidden returns the addresses that the error of an attempt leaves out which no endpoint got.
+// hidden returns the addresses that the error of an attempt leaves out if no endpoint got its request.
 func (a *groupAttempt) hidden() []string {
 	all := slices.Clone(a.nameServers)
 	for _, r := range a.refusals[:min(len(a.refusals), mostSaid)] {
@@ -275,10 +275,10 @@ func (a *groupAttempt) hidden() []string {
 	return all
 }
 
-// mostSaid is of how many endpoints an outcome says why they did not get the request.
+// mostSaid is how many endpoints an outcome lists with the reason why they did not get the request.
 const mostSaid = 5
 
-// none returns the outcome of an attempt that no endpoint got.
+// none returns the outcome of an attempt if no endpoint got its request.
 func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) run.Outcome {
 	group, asked := a.call.Group, len(a.refusals)
 	outcome := attempt.Failed(run.ClassNoEndpoint,
@@ -305,7 +305,7 @@ func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) ru
 	for i, r := range a.refusals[:min(asked, mostSaid)] {
 		outcome.Error += map[bool]string{true: ": ", false: "; "}[i == 0] + r.endpoint + ": " + r.why
 	}
-	outcome = attempt.FailedAt(outcome.Class, outcome.Error, a.hidden()) // cuts what is too long
+	outcome = attempt.FailedAt(outcome.Class, outcome.Error, a.hidden()) // cuts a text that is too long
 	outcome.NotSent = true
 	return outcome
 }

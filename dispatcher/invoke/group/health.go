@@ -18,16 +18,16 @@ const (
 	mostChecksOfApp = 16 // at once, so that no app takes all
 )
 
-// health is what health checks say about an endpoint.
+// health is the result of the health checks of an endpoint.
 type health struct {
-	url      string // that it had; at another one it is checked from the start
+	url      string // of the endpoint when it was checked; another one is checked from the start
 	next     time.Time
 	checking bool
 	down     bool
 	well     bool // the latest check
-	streak   int  // how many checks in a row said so
+	streak   int  // how many checks in a row had this result
 	why      string
-	until    time.Time // how long down counts, should nobody check any more
+	until    time.Time // how long down counts if no further check comes
 }
 
 // checks are the health checks under way.
@@ -50,7 +50,7 @@ func (c *checks) close() {
 	c.running.Wait()
 }
 
-// begin runs a check of an app, unless there are too many.
+// begin runs a check of an app, unless too many are under way.
 func (c *checks) begin(ctx context.Context, a *groupAttempt, check func(context.Context)) (begun bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +84,8 @@ type dueCheck struct {
 	at       time.Time
 }
 
-// CheckHealth begins the health checks of groups that are due at now, those first that have waited for longest, and does
-// not wait for them. A call needs an app, its bounds and a group. Checks that are too many at once wait for the next call.
+// CheckHealth begins the health checks of groups that are due at now, those that have waited for longest first, and
+// does not wait for them. A call needs an app, its bounds and a group. Checks beyond the limit wait for the next call.
 func (g *Groups) CheckHealth(ctx context.Context, calls []target.Call, now time.Time) {
 	var due []dueCheck
 	for _, call := range calls {
@@ -159,7 +159,7 @@ func (d dueCheck) begin(ctx context.Context, c *checks, now time.Time) {
 // notChecked stands for a check that was cut off.
 const notChecked = "cut off"
 
-// check asks an endpoint whether it is healthy; why is empty if it is. responded tells that there was a response.
+// check checks the health of an endpoint; why is empty if it is healthy. responded is false if no response came.
 func (d dueCheck) check(ctx context.Context, settings target.HealthCheck) (why string, responded bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -182,7 +182,7 @@ func (d dueCheck) check(ctx context.Context, settings target.HealthCheck) (why s
 	return "", true
 }
 
-// checked notes the result of a check: why an endpoint is not healthy, or nothing.
+// checked notes the result of a check: the reason why an endpoint is not healthy, or an empty one.
 func (s *state) checked(h *health, settings target.HealthCheck, why string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

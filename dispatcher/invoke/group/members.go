@@ -18,13 +18,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// namedEndpoint is an endpoint that a name stands for. because is Refused in words that name neither an address nor a target.
+// namedEndpoint is an endpoint of a DNS name. because is Refused in words that name neither an address nor a target.
 type namedEndpoint struct {
 	target.Endpoint
 	because string
 }
 
-// endpoints returns the endpoints that a name stands for, also those that a judge refuses.
+// endpoints returns the endpoints of a name, including those that a judge refuses.
 func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 	if d.Type == target.DNSTypeSRV {
 		return k.services(d, j)
@@ -33,7 +33,7 @@ func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 	for _, record := range k.records {
 		addr, err := netip.ParseAddr(record.Host)
 		if err != nil {
-			continue // never: it was made of an address
+			continue // impossible: it was made of an address
 		}
 		e := d.AddressEndpoint(addr)
 		e.RegisteredAt = k.since[record]
@@ -42,7 +42,7 @@ func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 	return all
 }
 
-// services returns the endpoints of records of type SRV. Those that have not the best priority are backups. Weights are
+// services returns the endpoints of records of type SRV. Those without the best priority are backups. Weights are
 // scaled down to those of endpoints if one is larger.
 func (k knownName) services(d target.DNSMembers, j judge) []namedEndpoint {
 	best, heaviest := uint16(math.MaxUint16), target.MaxEndpointWeight
@@ -62,7 +62,7 @@ func (k knownName) services(d target.DNSMembers, j judge) []namedEndpoint {
 	return all
 }
 
-// merged is a group with the endpoints that its names stand for.
+// merged is a group with the endpoints of its DNS names.
 type merged struct {
 	of       *target.GroupVersion
 	versions map[string]uint64 // of the lists of names
@@ -71,8 +71,8 @@ type merged struct {
 	version  *target.GroupVersion
 }
 
-// withNames returns the group of a call with the endpoints that its names stand for and that may be called. It returns the same
-// group as long as that has the same endpoints. Of two with the same id, one that is declared or registered counts.
+// withNames returns the group of a call with the endpoints of its DNS names that may be called. It returns the same
+// group as long as its endpoints do not change. If two have the same id, the declared or registered one counts.
 func (g *Groups) withNames(
 	ctx context.Context, state *state, call target.Call, now time.Time, wait bool,
 ) *target.GroupVersion {
@@ -96,7 +96,7 @@ func (g *Groups) withNames(
 	return version
 }
 
-// is tells whether m was made of a group and lists.
+// is reports whether m was made of a group and lists.
 func (m *merged) is(group *target.GroupVersion, all map[string]knownName) bool {
 	if m.of != group {
 		return false
@@ -109,23 +109,23 @@ func (m *merged) is(group *target.GroupVersion, all map[string]knownName) bool {
 	return true
 }
 
-// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may call
-// from this node, and those that are refused. It may wait for name servers.
+// Members returns the endpoints of a group's DNS names, by their ids: those that an app with some bounds may call from
+// this node, and those that are refused. It may wait for name servers.
 func (g *Groups) Members(
 	ctx context.Context, group target.EndpointGroup, egress target.EgressBounds,
 ) (members, refused []target.Endpoint) {
 	return namedEndpoints(&group, g.names.of(ctx, &group, time.Now(), true), g.judge(&group, egress))
 }
 
-// GroupStatus returns what this node knows of a group of an app with some bounds and the endpoints that it has, but for the id
-// of the node. It may wait for name servers.
+// GroupStatus returns this node's view of a group of an app with some bounds, and of its endpoints, without the id of
+// the node. It may wait for name servers.
 func (g *Groups) GroupStatus(
 	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
 ) target.GroupStatus {
 	now := time.Now()
 	state := g.known.state(groupKey{group.App, group.Name})
 	if state == nil {
-		state = newState() // it made no requests
+		state = newState() // it has sent no requests
 	}
 	status := target.GroupStatus{DNS: map[string]target.DNSStatus{}, Endpoints: []target.EndpointStatus{}}
 	all, j := g.names.of(ctx, &group.EndpointGroup, now, true), g.judge(&group.EndpointGroup, egress)
@@ -151,7 +151,7 @@ func (g *Groups) GroupStatus(
 	return status
 }
 
-// CountEndpoints counts the endpoints of the groups that this node has sent requests to since a time, by their states.
+// CountEndpoints counts the endpoints of the groups that this node has used since a time, by their states.
 func (g *Groups) CountEndpoints(since, now time.Time) []target.GroupCount {
 	known := g.known
 	known.mu.Lock()
@@ -180,9 +180,9 @@ func (s *state) count(since, now time.Time) map[target.EndpointState]int {
 	return counts
 }
 
-// judge tells which of the endpoints that the names of a group stand for an app may call from this node. The others are no
-// members of the group: nothing is sent to them, and only operators see them. Otherwise an app would learn the network of the
-// node by names of its choice. What it allows is checked again whenever it is dialled.
+// judge decides which endpoints of a group's DNS names an app may call from this node. The others are no members of the
+// group: nothing is sent to them, and only operators see them. Otherwise an app could explore the network of the node
+// by names of its choice. An allowed address is checked again at each dial.
 type judge struct {
 	hooks  *web.Webhooks
 	scopes *scopes
@@ -198,7 +198,7 @@ func (j judge) address(e target.Endpoint, addr netip.Addr, port uint16) namedEnd
 	return refusedFor(e, err, "")
 }
 
-// service judges an endpoint that a service stands for. One without an address is refused, so that nothing tells its name.
+// service judges the endpoint of a service. One without an address is refused, so that its name does not show.
 func (j judge) service(e target.Endpoint, service dns.Record, addresses []netip.Addr) namedEndpoint {
 	err := j.hooks.CheckKnown(j.scopes.of(&e), service.Host, service.Port, addresses)
 	if err == nil && len(addresses) == 0 {
@@ -207,8 +207,8 @@ func (j judge) service(e target.Endpoint, service dns.Record, addresses []netip.
 	return refusedFor(e, err, "its host or port is none that the bounds of the app allow (egress.hosts, egress.ports)")
 }
 
-// refusedFor returns an endpoint that is refused because of err, unless that is nil. Bounds that refuse name the host: hidden
-// stands for what they say, unless it is empty.
+// refusedFor returns an endpoint that is refused because of err, unless that is nil. An error of the bounds names the
+// host: hidden replaces its text, unless it is empty.
 func refusedFor(e target.Endpoint, err error, hidden string) namedEndpoint {
 	if err == nil {
 		return namedEndpoint{Endpoint: e}
@@ -221,8 +221,8 @@ func refusedFor(e target.Endpoint, err error, hidden string) namedEndpoint {
 	return namedEndpoint{e, cmp.Or(hidden, err.Error())}
 }
 
-// namedEndpoints returns the endpoints that the names of a group stand for, by their ids: as many members as a group may have,
-// and those that are refused.
+// namedEndpoints returns the endpoints of a group's DNS names, by their ids: as many members as a group may have, and
+// those that are refused.
 func namedEndpoints(group *target.EndpointGroup, all map[string]knownName, j judge) (members, refused []target.Endpoint) {
 	var found []target.Endpoint
 	for _, label := range slices.Sorted(maps.Keys(group.DNS)) {
@@ -257,8 +257,8 @@ func counted(all []namedEndpoint) (members, refused int, because []string) {
 	return members, refused, slices.Compact(because)
 }
 
-// unresolved says why the names of the group of a call stand for nothing that may be called, and which addresses of name
-// servers it leaves out.
+// unresolved explains why the DNS names of a call's group have no endpoint that may be called, and returns the
+// addresses of name servers that it leaves out.
 func (g *Groups) unresolved(ctx context.Context, call target.Call, now time.Time) (text string, servers []string) {
 	group := &call.Group.EndpointGroup
 	all, j := g.names.of(ctx, group, now, false), g.judge(group, call.Bounds.Egress)
@@ -275,12 +275,12 @@ func (g *Groups) unresolved(ctx context.Context, call target.Call, now time.Time
 }
 
 // scopes are those of connections to the endpoints of a group. A node makes them once for a version of the group,
-// because the hash of a scope takes longer than all else that a group adds to a request.
+// because the hash of a scope takes longer than all other work that a group adds to a request.
 type scopes struct {
 	version              *target.GroupVersion
 	egress               target.EgressBounds // of the app
 	declared, registered web.Scope
-	named                map[string]web.Scope // of addresses from DNS that have a name of their own, by Endpoint.ServerName
+	named                map[string]web.Scope // of addresses from DNS with a name of their own, by Endpoint.ServerName
 }
 
 // of returns the scope of connections to an endpoint.
@@ -309,7 +309,7 @@ func newScopes(group *target.GroupVersion, egress target.EgressBounds) *scopes {
 	declared.ServerName = withoutPort(group.ServerName)
 	registered := declared
 	if registered.Registered = group.Registration; group.Registration == nil {
-		registered.Registered = &target.Registration{} // allows nothing
+		registered.Registered = &target.Registration{} // it allows nothing
 	}
 	all := &scopes{version: group, egress: egress, named: map[string]web.Scope{}}
 	all.declared, all.registered = declared.Hashed(group.TLS), registered.Hashed(group.TLS)

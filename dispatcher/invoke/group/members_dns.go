@@ -14,25 +14,25 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Bounds of what names of DNS stand for. docs/routing.md states them.
+// Bounds for DNS names in groups, as in docs/routing.md.
 const (
-	leastTTL      = time.Second      // of an answer, so that no fire after another asks
+	leastTTL      = time.Second      // of an answer, so that not every fire asks again
 	longestTTL    = 5 * time.Minute  // of an answer, so that a mistake in a zone ends
-	graceOfAnswer = 5 * time.Second  // for which an expired answer is used while the name is asked for again
+	graceOfAnswer = 5 * time.Second  // use of an expired answer while the name is resolved again
 	keepOnFailure = 10 * time.Minute // after the TTL, if no server responds
-	keepOnMissing = time.Minute      // after the TTL, if the name is gone
-	longestRetry  = 30 * time.Second // between two questions that fail
-	lookupTimeout = 5 * time.Second  // for a question, with all servers
-	mostLookups   = 32               // questions at once
-	mostNames     = 10_000           // that are known
+	keepOnMissing = time.Minute      // after the TTL, if the name does not exist any more
+	longestRetry  = 30 * time.Second // between two queries that fail
+	lookupTimeout = 5 * time.Second  // for a query, with all servers
+	mostLookups   = 32               // queries at once
+	mostNames     = 10_000           // in memory
 )
 
-// names knows what the names of groups stand for. Each node asks for itself, when it uses a name whose answer has
-// expired; many fires at once ask once.
+// names resolves the DNS names of groups. Each node resolves a name when it uses it and its answer has expired; many
+// fires at once send one query.
 type names struct {
 	client   *dns.Client
 	resolver *net.Resolver // of the targets of services, as it is for requests
-	slots    chan struct{} // one for each question under way
+	slots    chan struct{} // one for each query under way
 
 	mu       sync.Mutex
 	known    map[nameKey]*knownName
@@ -46,21 +46,21 @@ type nameKey struct {
 	of   target.DNSType
 }
 
-// knownName is what a name stands for. Its records and since are never changed, only replaced.
+// knownName is the answer for a name. Its records and since are never changed, only replaced.
 type knownName struct {
-	records    []dns.Record // of the latest answer that had some, while it is kept
+	records    []dns.Record // of the latest answer with any, while it is kept
 	since      map[dns.Record]time.Time
 	version    uint64    // of records
-	resolvedAt time.Time // of the latest answer that had some; zero: none had
+	resolvedAt time.Time // of the latest answer with records; zero: none had any
 	validUntil time.Time // its TTL
-	askAt      time.Time // when the name is asked for again
+	askAt      time.Time // when the name is resolved again
 	failures   int       // since then
-	err        string    // of the latest question; empty: it had an answer
+	err        string    // of the latest query; empty: it had an answer
 	used       time.Time
-	// targets are the addresses of the targets of services, sorted; a target that none is known of has none.
+	// targets are the addresses of the targets of services, sorted; an unknown target has none.
 	targets map[string][]netip.Addr
 
-	asked  chan struct{}      // closed at the end of the question under way; nil: none is
+	asked  chan struct{}      // closed at the end of the query under way; nil: none is
 	cancel context.CancelFunc // ends it
 }
 
@@ -68,7 +68,7 @@ func newNames(client *dns.Client, resolver *net.Resolver) *names {
 	return &names{client: client, resolver: resolver, slots: make(chan struct{}, mostLookups), known: map[nameKey]*knownName{}}
 }
 
-// close ends the questions under way.
+// close ends the queries under way.
 func (n *names) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -81,7 +81,7 @@ func (n *names) close() {
 	n.asking.Wait()
 }
 
-// get returns what a name stands for. With wait, it waits for an answer if it has none that may be used.
+// get returns the answer for a name. With wait, it waits for one if it has none that may be used.
 func (n *names) get(ctx context.Context, key nameKey, now time.Time, wait bool) knownName {
 	n.mu.Lock()
 	known := n.known[key]
@@ -115,7 +115,7 @@ func (n *names) get(ctx context.Context, key nameKey, now time.Time, wait bool) 
 	return *known
 }
 
-// begin asks for a name. The question goes on if the fire that causes it ends. n.mu is held.
+// begin resolves a name. The query goes on if the fire that caused it ends. n.mu is held.
 func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
 	known.asked = make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
@@ -147,7 +147,7 @@ func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
 	})
 }
 
-// note takes what became of a question. n.mu is held.
+// note takes the result of a query. n.mu is held.
 func (n *names) note(known *knownName, answer dns.Answer, err error, now time.Time) {
 	var negative *dns.NegativeError
 	switch {
@@ -188,7 +188,7 @@ func (n *names) replace(known *knownName, records []dns.Record, now time.Time) {
 	known.records, known.since, known.version = records, since, n.versions
 }
 
-// forget forgets the name that was unused for longest. n.mu is held.
+// forget removes the name that was unused for longest. n.mu is held.
 func (n *names) forget() {
 	var oldest nameKey
 	for key, known := range n.known {
@@ -199,7 +199,7 @@ func (n *names) forget() {
 	delete(n.known, oldest)
 }
 
-// of returns what the names of a group stand for, by their names in the group.
+// of returns the answers for the DNS names of a group, by their names in the group.
 func (n *names) of(ctx context.Context, group *target.EndpointGroup, now time.Time, wait bool) map[string]knownName {
 	all := make(map[string]knownName, len(group.DNS))
 	for label, d := range group.DNS {
@@ -208,11 +208,11 @@ func (n *names) of(ctx context.Context, group *target.EndpointGroup, now time.Ti
 	return all
 }
 
-// mostTargets is how many targets of one answer are resolved at once, so that no answer takes all slots of questions.
+// mostTargets is how many targets of one answer are resolved at once, so that no answer takes all slots of queries.
 const mostTargets = 4
 
-// resolve returns the addresses of the targets of services, of as many as a group may have. A target that cannot be resolved
-// now keeps those that it had before.
+// resolve returns the addresses of the targets of services, of as many as a group may have. A target that cannot be
+// resolved now keeps the addresses that it had before.
 func (n *names) resolve(ctx context.Context, services []dns.Record, before map[string][]netip.Addr) map[string][]netip.Addr {
 	targets := map[string][]netip.Addr{}
 	for _, service := range services {
@@ -245,7 +245,7 @@ func (n *names) resolve(ctx context.Context, services []dns.Record, before map[s
 	return targets
 }
 
-// lookup resolves a target as a request to it does.
+// lookup resolves a target in the same way as a request to it.
 func (n *names) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	select {
 	case n.slots <- struct{}{}:
@@ -256,8 +256,8 @@ func (n *names) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 }
 
-// noteTargets takes the addresses of the targets of an answer that was noted at now. If a target has none, the name is asked
-// for again soon. n.mu is held.
+// noteTargets takes the addresses of the targets of an answer that was noted at now. If a target has none, the name is
+// resolved again soon. n.mu is held.
 func (n *names) noteTargets(known *knownName, targets map[string][]netip.Addr, now time.Time) {
 	if !maps.EqualFunc(known.targets, targets, slices.Equal) {
 		n.versions++

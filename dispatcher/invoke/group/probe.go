@@ -15,13 +15,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// answerAge is for how long an answer of an endpoint counts, so that many fires at once ask it once.
+// answerAge is how long an answer of an endpoint counts, so that many fires at once send one probe.
 const answerAge = time.Second
 
-// question is what an endpoint is asked: whether it is idle for a job or, with none, for all; or whether it is alive.
+// question is the content of a probe: is the endpoint idle for a job or, without one, for all; or is it alive?
 type question struct{ endpoint, job string }
 
-// answer is what an endpoint said.
+// answer is the response of an endpoint to a probe.
 type answer struct {
 	done chan struct{} // closed when the rest is set
 	at   time.Time
@@ -29,8 +29,8 @@ type answer struct {
 	*refusal
 }
 
-// choose decides whether an endpoint gets the request: by the strategy, it is asked before. Otherwise, it says why not.
-// release, unless it is nil, is to be called at the end of the request.
+// choose decides whether an endpoint gets the request. Some strategies ask it first. refused is the reason if it does
+// not. Call release, unless it is nil, at the end of the request.
 func (a *groupAttempt) choose(ctx context.Context, endpoint *target.Endpoint) (refused *refusal, release func()) {
 	a.retried(endpoint.ID, time.Now())
 	q := question{endpoint: endpoint.ID}
@@ -48,7 +48,7 @@ func (a *groupAttempt) choose(ctx context.Context, endpoint *target.Endpoint) (r
 	return nil, func() { a.release(q) }
 }
 
-// release ends what ask reserved.
+// release ends the reservation of ask.
 func (s *state) release(q question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *state) release(q question) {
 	}
 }
 
-// ask asks an endpoint, or waits for or takes the answer of another attempt. With reserve, a yes is for one attempt only,
-// whose request it counts as in flight, and an endpoint that has such a request is busy without being asked.
+// ask asks an endpoint, or takes the answer of another attempt. With reserve, a yes is for one attempt only, and counts
+// its request as in flight. An endpoint with such a request is busy without being asked.
 func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *target.Endpoint, reserve bool) *refusal {
 	for {
 		a.mu.Lock()
@@ -90,7 +90,7 @@ func (a *groupAttempt) lead(
 	ctx context.Context, q question, endpoint *target.Endpoint, to *answer, reserve bool,
 ) (refused *refusal) {
 	asked := false
-	defer func() { // also if it panics: others wait
+	defer func() { // even if it panics: others wait
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		to.refusal, to.at, to.void = refused, time.Now(), !asked || ctx.Err() != nil
@@ -113,7 +113,7 @@ func (a *groupAttempt) lead(
 	return refused
 }
 
-// probe asks an endpoint by a request. responded tells that there was a response, whatever it says.
+// probe asks an endpoint by a request. responded is true if any response came.
 func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.Endpoint) (refused *refusal, responded bool) {
 	if a.call.Group.Kind == target.GroupXXLJob {
 		return a.probeExecutor(ctx, q, endpoint)
@@ -147,7 +147,7 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *target.E
 	return nil, true
 }
 
-// probeRequest returns the request of a probe. It is authenticated as other requests to endpoints are, and not signed.
+// probeRequest returns the request of a probe. It is authenticated like other requests to endpoints, and not signed.
 func (a *groupAttempt) probeRequest(ctx context.Context, to web.Destination) (web.Request, error) {
 	now := time.Now()
 	r := a.hooks.Request(a.call, http.MethodGet, to)
@@ -159,9 +159,9 @@ func (a *groupAttempt) probeRequest(ctx context.Context, to web.Destination) (we
 	return r, a.hooks.Authorize(ctx, &r, a.content.Auth, now)
 }
 
-// occupy takes the slot of the endpoint that the strategy has chosen, for a job of which one run at a time may be under
-// way at each endpoint. The endpoint that it returns is another one if the run has waited for that. It says why there is
-// no slot if the next candidate may be tried. over tells that nothing may be sent.
+// occupy takes the slot of the endpoint that the strategy has chosen, for a job that may have one run at a time at each
+// endpoint. It returns another endpoint if the run has waited for that one. refused is why there is no slot if the next
+// candidate may be tried. over means that nothing may be sent.
 func (a *groupAttempt) occupy(chosen *target.Endpoint) (endpoint *target.Endpoint, refused *refusal, over bool) {
 	if a.call.Occupy == nil {
 		return chosen, nil, false
@@ -185,7 +185,7 @@ func (a *groupAttempt) occupy(chosen *target.Endpoint) (endpoint *target.Endpoin
 	return nil, &refusal{endpoint: chosen.ID, why: "its slot cannot be taken", busy: true}, false
 }
 
-// candidate returns an endpoint that may still be tried, by its id; nil: it may not.
+// candidate returns an endpoint that may still be tried, by its id, or nil.
 func (a *groupAttempt) candidate(id string) *target.Endpoint {
 	at := slices.IndexFunc(a.call.Group.Live, func(e target.Endpoint) bool { return e.ID == id })
 	if at < 0 || a.tried(id) {
@@ -200,7 +200,7 @@ func (a *groupAttempt) candidate(id string) *target.Endpoint {
 	return endpoint
 }
 
-// tried tells whether an endpoint refused the request of this attempt.
+// tried reports whether an endpoint refused the request of this attempt.
 func (a *groupAttempt) tried(id string) bool {
 	return slices.ContainsFunc(a.refusals, func(r refusal) bool { return r.endpoint == id })
 }

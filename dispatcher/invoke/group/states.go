@@ -12,11 +12,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// mostRouted bounds what is remembered of routers, in endpoints of jobs: a router may have a counter for each.
+// mostRouted bounds the memory of routers, in endpoints of jobs: a router may have a counter for each.
 const mostRouted = 500_000
 
-// states are what this node knows of groups, and the routers of their jobs. Of those that were unused for longest,
-// it is forgotten when there are too many.
+// states are this node's view of groups, and the routers of their jobs. When there are too many, those that were unused
+// for longest are removed.
 type states struct {
 	mu      sync.Mutex
 	groups  map[groupKey]*state
@@ -42,8 +42,8 @@ func newStates() *states {
 	return &states{groups: map[groupKey]*state{}, routers: map[routerKey]*usedRouter{}}
 }
 
-// of returns the state of a group that has some endpoints, and the router of one of its jobs. The error tells that the
-// strategy is unknown.
+// of returns the state of a group that has some endpoints, and the router of one of its jobs. It returns an error for
+// an unknown strategy.
 func (s *states) of(key routerKey, endpoints int, now time.Time) (*state, *routing.Router, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *states) of(key routerKey, endpoints int, now time.Time) (*state, *routi
 	return of, router, nil
 }
 
-// made returns the state of a group, which is made if there is none. s.mu is held.
+// made returns the state of a group, and makes it if needed. s.mu is held.
 func (s *states) made(key groupKey) *state {
 	of, ok := s.groups[key]
 	if !ok {
@@ -81,7 +81,7 @@ func (s *states) state(key groupKey) *state {
 	return s.groups[key]
 }
 
-// forget forgets the half of the routers that was unused for longest, and groups without routers. s.mu is held.
+// forget removes the half of the routers that was unused for longest, and groups without routers. s.mu is held.
 func (s *states) forget() {
 	uses := make([]time.Time, 0, len(s.routers))
 	for _, router := range s.routers {
@@ -105,23 +105,23 @@ func (s *states) forget() {
 	}
 }
 
-// state is what a node knows of the endpoints of a group. It is safe for concurrent use.
+// state is this node's view of the endpoints of a group. It is safe for concurrent use.
 type state struct {
 	routing *routing.Group
 
 	mu       sync.Mutex
 	latest   *target.GroupVersion // of the latest attempt, which began at used
 	used     time.Time
-	version  *target.GroupVersion // that current is made of; nil: of none
+	version  *target.GroupVersion // the version of current; nil: current is out of date
 	current  *routing.Members
 	counts   stateCounts          // of current
-	until    time.Time            // when current is to be made again, because an endpoint is no longer suspect or down; zero: never
+	until    time.Time            // when current must be made again, because an endpoint is no longer suspect or down; zero: never
 	suspects map[string]*suspect  // by the id of the endpoint
 	failures map[string]int       // of endpoints, in a row; see judged
 	health   map[string]*health   // by the id of the endpoint
 	merged   merged               // the latest result of withNames
 	answers  map[question]*answer // of endpoints
-	reserved map[question]int     // requests in flight to endpoints that said that they are idle
+	reserved map[question]int     // requests in flight to endpoints that reported to be idle
 	scopes   *scopes
 }
 
@@ -135,7 +135,7 @@ func newState() *state {
 	}
 }
 
-// members returns the endpoints of a group as routers see them now, and how many are in which state.
+// members returns the endpoints of a group as routers see them now, and their counts by state.
 func (s *state) members(group *target.GroupVersion, now time.Time) (*routing.Members, stateCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *state) stateOf(group *target.EndpointGroup, e *target.Endpoint, now tim
 	return routing.Up
 }
 
-// status returns the state of an endpoint, and why it is so. s.mu is held.
+// status returns the state of an endpoint and the reason for it. s.mu is held.
 func (s *state) status(group *target.EndpointGroup, e *target.Endpoint, now time.Time) target.EndpointStatus {
 	status := target.EndpointStatus{ID: e.ID, State: target.EndpointState(s.stateOf(group, e, now))}
 	switch status.State {
@@ -221,7 +221,7 @@ func (s *state) status(group *target.EndpointGroup, e *target.Endpoint, now time
 	return status
 }
 
-// forgetGone forgets what is known of endpoints that a group does not have. s.mu is held.
+// forgetGone removes the data about endpoints that a group does not have any more. s.mu is held.
 func (s *state) forgetGone(group *target.GroupVersion) {
 	if len(s.suspects)+len(s.answers)+len(s.failures)+len(s.health) == 0 {
 		return
@@ -252,10 +252,10 @@ func (s *state) forgetGone(group *target.GroupVersion) {
 	}
 }
 
-// suspect is an endpoint that could not be connected, or that was ejected because its responses are failures. Until a time,
-// it is tried after all others; from then on, the next request that goes to it decides.
+// suspect is an endpoint that could not be connected, or that was ejected because of failures. Until a time, it is
+// tried after all others; then the next request to it decides.
 type suspect struct {
-	url      string // that it had; at another one it is not suspect
+	url      string // of the endpoint then; at another one it is not suspect
 	why      string
 	ejected  bool
 	pause    time.Duration
@@ -271,8 +271,8 @@ const (
 	mostEjection   = 5 * time.Minute
 )
 
-// failed notes that an endpoint could not be connected by an attempt that began at began. Of attempts that fail together,
-// one counts.
+// failed notes that an endpoint could not be connected by an attempt that began at began. Attempts that fail together
+// count once.
 func (s *state) failed(endpoint *target.Endpoint, why string, began, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,13 +284,13 @@ func (s *state) failed(endpoint *target.Endpoint, why string, began, now time.Ti
 	case began.Before(known.failedAt):
 		return
 	}
-	known.pause = max(known.pause, min(max(2*known.pause, firstSuspicion), mostSuspicion)) // that of an ejection may be longer
+	known.pause = max(known.pause, min(max(2*known.pause, firstSuspicion), mostSuspicion)) // an ejection may be longer
 	known.why, known.failedAt, known.until = why, now, now.Add(known.pause)
 	s.version = nil
 }
 
-// retried notes that a request is about to go to an endpoint. If that was suspect, others wait for what becomes of this
-// one.
+// retried notes that a request is about to go to an endpoint. If the endpoint was suspect, other requests wait for the
+// result of this one.
 func (s *state) retried(endpoint string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *state) retried(endpoint string, now time.Time) {
 	}
 }
 
-// succeeded notes that an endpoint could be connected. One that was ejected has to do better; see judged.
+// succeeded notes that an endpoint could be connected. For an ejected one that is not enough; see judged.
 func (s *state) succeeded(endpoint string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,8 +311,8 @@ func (s *state) succeeded(endpoint string) {
 }
 
 // judged notes the outcome of a request that an endpoint of a group got, by an attempt that began at began. After some
-// failures in a row, the endpoint is ejected, unless half of the group is ejected already. One success ends that; another
-// failure makes the pause longer.
+// failures in a row, the endpoint is ejected, unless half of the group is ejected already. One success ends the
+// ejection; another failure makes the pause longer.
 func (s *state) judged(
 	group *target.GroupVersion, endpoint *target.Endpoint, outcome run.Outcome, began, now time.Time,
 ) {
@@ -349,7 +349,7 @@ func (s *state) judged(
 	s.version = nil
 }
 
-// halfEjected tells whether one endpoint more would make more than half of a group ejected. s.mu is held.
+// halfEjected reports whether one endpoint more would make more than half of a group ejected. s.mu is held.
 func (s *state) halfEjected(group *target.GroupVersion, now time.Time) bool {
 	ejected := 1
 	for _, known := range s.suspects {

@@ -21,19 +21,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The protocol of XXL-JOB's executors: each request is a POST of JSON, and each response has status 200. Its body says
-// whether the executor agrees.
+// The protocol of XXL-JOB's executors: each request is a POST of JSON, and each response has status 200. Its body
+// contains the executor's result code.
 const (
-	// AccessTokenHeader is as XXL-JOB writes it, for executors that compare it byte by byte.
+	// AccessTokenHeader is written as in XXL-JOB, for executors that compare it byte by byte.
 	AccessTokenHeader = "XXL-JOB-ACCESS-TOKEN"
 	executorAgrees    = 200
-	// executorTimeout bounds a request to an executor that is no attempt.
+	// executorTimeout bounds a request to an executor that is not an attempt.
 	executorTimeout = 3 * time.Second
 	// mostLog bounds the response with a log, in bytes.
 	mostLog = 4 << 20
 )
 
-// executorReply is what an executor responds with. Some respond with the result of a callback, alone or in an array.
+// executorReply is the response of an executor. Some respond with the result of a callback, alone or in an array.
 type executorReply struct {
 	Code    int             `json:"code"`
 	Msg     string          `json:"msg"`
@@ -45,7 +45,7 @@ type executorReply struct {
 	Result     *executorReply `json:"executeResult"` // of a callback until version 2.2
 }
 
-// UnmarshalJSON reads a reply in any of its shapes. Of an array it takes the only element.
+// UnmarshalJSON reads a reply in any of its shapes. From an array it takes the only element.
 func (r *executorReply) UnmarshalJSON(text []byte) error {
 	type object executorReply
 	var one object
@@ -88,7 +88,7 @@ func replyOf(got web.Response) (executorReply, error) {
 	return reply, nil
 }
 
-// asExecutor makes a request one to an executor.
+// asExecutor turns a request into one to an executor.
 func (a *groupAttempt) asExecutor(ctx context.Context, r *web.Request) error {
 	token := a.call.Group.AccessToken
 	if token == nil {
@@ -140,7 +140,7 @@ func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *
 	return nil, true
 }
 
-// post sends a request that is no attempt to an executor, and returns its response and its reply. The error holds no secret.
+// post sends a request that is not an attempt, and returns its response and its reply. The error holds no secret.
 func (a *groupAttempt) post(
 	ctx context.Context, endpoint *target.Endpoint, path string, body any, most int,
 ) (got web.Response, reply executorReply, err error) {
@@ -163,12 +163,12 @@ func (a *groupAttempt) post(
 		timeout := input.Duration(executorTimeout)
 		return got, reply, errors.New(clean.Clean(attempt.Classify(ctx, ctx, err, timeout).Error))
 	}
-	got.Body = []byte(clean.Clean(string(got.Body))) // an executor may log what it was sent
+	got.Body = []byte(clean.Clean(string(got.Body))) // an executor may log its request
 	reply, err = replyOf(got)
 	return got, reply, err
 }
 
-// executor returns what asks the executor of a call.
+// executor returns the attempt for requests to the executor of a call.
 func (g *Groups) executor(call target.ExecutorCall) (*groupAttempt, error) {
 	if call.Bounds.Suspended {
 		return nil, fmt.Errorf("app %s is suspended", call.App)
@@ -179,7 +179,7 @@ func (g *Groups) executor(call target.ExecutorCall) (*groupAttempt, error) {
 	}, nil
 }
 
-// StopExecutor asks an executor to stop what it runs of a job, queued or running: the protocol stops jobs and not runs.
+// StopExecutor asks an executor to stop all queued or running runs of a job: the protocol stops jobs and not runs.
 func (g *Groups) StopExecutor(ctx context.Context, call target.ExecutorCall) error {
 	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
 	defer cancel()
@@ -190,7 +190,7 @@ func (g *Groups) StopExecutor(ctx context.Context, call target.ExecutorCall) err
 	return a.stop(ctx, &call.Endpoint, call.Run.JobID)
 }
 
-// stopCancelled asks an executor to stop a run that was cancelled while the executor accepted it. Nothing depends on its reply.
+// stopCancelled asks an executor to stop a run that was cancelled while the executor accepted it. Its reply is ignored.
 func (a *groupAttempt) stopCancelled(ctx context.Context, endpoint *target.Endpoint) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), executorTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (g *Groups) ExecutorLog(ctx context.Context, call target.ExecutorCall, from
 	}, nil
 }
 
-// IsAccessToken tells whether a text is the access token of a group. The error tells that the token cannot be read here.
+// IsAccessToken reports whether a text is the access token of a group, or an error if the token cannot be read.
 func (g *Groups) IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error) {
 	if of.Group.AccessToken == nil {
 		return false, nil

@@ -88,7 +88,7 @@ func Load(ctx context.Context) (aws.Config, error) {
 	return loaded, nil
 }
 
-// Region returns the AWS region of the node, as its environment and files name it; empty if they do not.
+// Region returns the AWS region of the node from its environment and files; empty if they have none.
 func Region(ctx context.Context) string {
 	loaded, err := Load(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func Region(ctx context.Context) string {
 // Role is a role that is assumed for an app.
 type Role struct{ ARN, App, ExternalID string }
 
-// Assume assumes a role with the identity of an app, so that trust policies and CloudTrail tell apps apart. Nothing of that
-// identity is a tenant's choice.
+// Assume assumes a role with the identity of an app, so that trust policies and CloudTrail can distinguish apps. A
+// tenant chooses no part of that identity.
 func Assume(node aws.Config, of Role, tags map[string]string) aws.CredentialsProvider {
 	return stscreds.NewAssumeRoleProvider(sts.NewFromConfig(node), of.ARN, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = sessionName(of.App)
@@ -112,8 +112,8 @@ func Assume(node aws.Config, of Role, tags map[string]string) aws.CredentialsPro
 	})
 }
 
-// sessionName returns the name of the role sessions of an app: carillon-APP, of at most 64 characters. The end of a longer
-// one is a dot, which no name of an app has, and a hash.
+// sessionName returns the name of the role sessions of an app: carillon-APP, of at most 64 characters. A longer one
+// ends in a dot, which no name of an app has, and a hash.
 func sessionName(app string) string {
 	const most, digits = 64, 10
 	name := "carillon-" + app

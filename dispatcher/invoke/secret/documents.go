@@ -13,17 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Bounds of what is kept of managers of secrets.
+// Bounds of the cache of secrets from managers.
 const (
-	// readTimeout is how long a manager may take, the login included. A slower one counts as unreachable.
+	// readTimeout is how long a manager may take, including the login. A slower one counts as unreachable.
 	readTimeout = 5 * time.Second
-	// failurePause is how long a failure is remembered, so that a busy job does not ask a manager in trouble all the time.
+	// failurePause is how long a failure counts, so that a busy job does not query a failing manager all the time.
 	failurePause = 5 * time.Second
-	// mostDocuments is how many secrets are kept, and mostDocumentBytes how much of them.
+	// mostDocuments is how many secrets are kept, and mostDocumentBytes their size in total.
 	mostDocuments, mostDocumentBytes = 10_000, 64 << 20
 )
 
-// documentKey is a version of a whole secret, as an app reads it: an app sees only what its own identity may read.
+// documentKey is a version of a whole secret, for one app: an app sees only secrets that its identity may read.
 type documentKey struct {
 	app, externalID string
 	target.SecretReference
@@ -32,12 +32,12 @@ type documentKey struct {
 // readDocument reads a secret from its manager.
 type readDocument func(ctx context.Context, key documentKey, now time.Time) (string, error)
 
-// documents keeps what managers of secrets responded. All fields of a secret are read at once, so that a user name and its
-// password are of the same version.
+// documents keeps the secrets that managers returned. All fields of a secret are read at once, so that a user name and
+// its password are of the same version.
 type documents struct {
 	read readDocument
-	// lifetime is how long a secret is used until it is read again, and keep how long, since it was read, while its manager
-	// is unreachable or throttles.
+	// lifetime is how long a secret is used until it is read again. keep is how long after its read it is used while
+	// its manager is unreachable or throttles.
 	lifetime, keep time.Duration
 	log            *slog.Logger
 
@@ -47,16 +47,16 @@ type documents struct {
 	reads sync.WaitGroup
 }
 
-// document is a secret as it was read last.
+// document is the latest read of a secret.
 type document struct {
 	text   string
-	readAt time.Time // zero: there is no text
+	readAt time.Time // zero: no text
 	err    error     // of the last read
 	next   time.Time // when it is read again
-	// reading is closed when the read in progress ends; nil: there is none.
+	// reading is closed when the read in progress ends; nil: none is.
 	reading chan struct{}
-	cancel  context.CancelFunc // of that
-	// reread tells that it has been read again because a target refused it, since it last became due.
+	cancel  context.CancelFunc // of the read in progress
+	// reread means that it has been read again because a target refused it, since it last became due.
 	reread bool
 }
 
@@ -77,9 +77,9 @@ func (d *documents) close() {
 	d.reads.Wait()
 }
 
-// text returns a secret at now: the one that is known, or that which it reads now. Of several attempts that need it at once,
-// one reads it and all wait, until their ctx ends at most. While its manager is in trouble, none waits: all get the last
-// value, and a read goes on next to them.
+// text returns a secret at now: the known one, or a new read. If several attempts need it at once, one reads it and all
+// wait, until their ctx ends at most. While its manager is in trouble, none waits: all get the last value, and a read
+// goes on in the background.
 func (d *documents) text(ctx context.Context, key documentKey, now time.Time) (string, error) {
 	d.mu.Lock()
 	e := d.entry(key)
@@ -94,12 +94,12 @@ func (d *documents) text(ctx context.Context, key documentKey, now time.Time) (s
 	return d.await(ctx, e, now)
 }
 
-// usable tells whether the last value is to be used although the last read failed. d.mu is held.
+// usable reports whether the last value is to be used although the last read failed. d.mu is held.
 func (d *documents) usable(e *document, now time.Time) bool {
 	return secretmanager.IsTemporary(e.err) && !e.readAt.IsZero() && now.Sub(e.readAt) < d.keep
 }
 
-// again reads a secret again that a target refused, unless that has been done since the secret was due last.
+// again reads a secret that a target refused again, unless that has been done since the secret was last due.
 func (d *documents) again(ctx context.Context, key documentKey, now time.Time) (string, error) {
 	d.mu.Lock()
 	e := d.entry(key)
@@ -110,7 +110,7 @@ func (d *documents) again(ctx context.Context, key documentKey, now time.Time) (
 	return d.await(ctx, e, now)
 }
 
-// entry returns what is known of a secret. d.mu is held.
+// entry returns the cached secret, and makes its entry if needed. d.mu is held.
 func (d *documents) entry(key documentKey) *document {
 	e, ok := d.of[key]
 	if !ok {
@@ -123,7 +123,7 @@ func (d *documents) entry(key documentKey) *document {
 	return e
 }
 
-// await waits for the read in progress, if there is one, and returns what is known then. d.mu is held, and released.
+// await waits for the read in progress, if any, and returns its result. d.mu is held, and released.
 func (d *documents) await(ctx context.Context, e *document, now time.Time) (string, error) {
 	defer d.mu.Unlock()
 	if reading := e.reading; reading != nil {
@@ -162,8 +162,8 @@ func (d *documents) start(ctx context.Context, key documentKey, e *document, now
 	})
 }
 
-// store keeps the result of a read. A secret that is denied or gone is forgotten at once, so that no later trouble of the
-// manager brings it back. d.mu is held.
+// store keeps the result of a read. A secret that is denied or deleted is removed at once, so that no later trouble of
+// the manager brings it back. d.mu is held.
 func (d *documents) store(e *document, text string, err error, now time.Time) {
 	e.err = err
 	switch {
@@ -178,7 +178,7 @@ func (d *documents) store(e *document, text string, err error, now time.Time) {
 	e.next = now.Add(min(d.lifetime, failurePause))
 }
 
-// report logs that a secret cannot be read, when that begins and when it ends.
+// report logs that a secret cannot be read, at the beginning and at the end of the trouble.
 func (d *documents) report(ctx context.Context, key documentKey, e *document, err error) {
 	switch {
 	case err == nil && e.err != nil:

@@ -17,19 +17,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Managers says how a node reads secrets from their managers. The zero value reads AWS with the node's own identity.
+// Managers is how a node reads secrets from their managers. The zero value reads AWS with the node's own identity.
 type Managers struct {
 	// Lifetime is how long a secret of a manager is used until it is read again; default 1m.
 	Lifetime time.Duration
-	// Keep is how long a secret of a manager is used, since it was read, while its manager is unreachable or throttles;
+	// Keep is how long after its last read a secret of a manager is used while its manager is unreachable or throttles;
 	// 0 means not at all.
 	Keep time.Duration
-	// AWSRole is the ARN of the role that is assumed to read secrets of an app in AWS, with AppPlaceholder for its name.
-	// Empty: the node's own identity reads them.
+	// AWSRole is the ARN of the role that is assumed to read secrets of an app in AWS, with AppPlaceholder for its
+	// name. Empty: the node's own identity reads them.
 	AWSRole string
 	// Vault reads secrets of Vault; nil: the node has none.
 	Vault *secretmanager.Vault
-	// VaultRole is the role that the node logs in to Vault with, with AppPlaceholder for the name of the app.
+	// VaultRole is the role with which the node logs in to Vault, with AppPlaceholder for the name of the app.
 	VaultRole string
 }
 
@@ -45,7 +45,7 @@ const AppPlaceholder = "{app}"
 // mostRoles bounds the roles that are kept.
 const mostRoles = 1000
 
-// managers reads secrets from where they are kept, with the identity of an app.
+// managers reads secrets from their managers, with the identity of an app.
 type managers struct {
 	Managers
 	node *identity.Node
@@ -79,8 +79,8 @@ func (m *managers) read(ctx context.Context, key documentKey, now time.Time) (st
 
 func roleOf(template, app string) string { return strings.ReplaceAll(template, AppPlaceholder, app) }
 
-// config returns the AWS configuration with the identity of an app: a session of the role that carries its name, its external
-// id and its tag, as for functions. It is of no job, because all jobs of the app share what is read.
+// config returns the AWS configuration with the identity of an app: a session of the role that carries its name, its
+// external id and its tag, as for functions. It belongs to no job, because all jobs of the app share the secrets.
 func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, error) {
 	config, err := m.node.Config(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, err
 	return config, nil
 }
 
-// PerApp tells whether a role of each app, and not the node itself, reads secrets of a source.
+// PerApp reports whether a role of each app, and not the node itself, reads secrets of a source.
 func (m Managers) PerApp(source target.SecretSource) bool {
 	if source == target.SecretVault {
 		return strings.Contains(m.VaultRole, AppPlaceholder)
@@ -117,8 +117,8 @@ func (m Managers) PerApp(source target.SecretSource) bool {
 	return m.AWSRole != ""
 }
 
-// Probe reads a secret of a manager as the node itself would, and drops it. Its error says what is wrong, and holds nothing of
-// the secret.
+// Probe reads a secret of a manager as the node itself would, and drops it. Its error contains the reason, and nothing
+// of the secret.
 func (m Managers) Probe(ctx context.Context, reference target.SecretReference, now time.Time) error {
 	if !reference.Source.Managed() {
 		return fmt.Errorf("%s is kept by the node; give a reference to a manager: awssm:NAME, ssm:NAME or vault:PATH#KEY", reference.Source)

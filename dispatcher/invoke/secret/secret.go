@@ -1,5 +1,5 @@
-// Package secret looks up the secrets that jobs refer to: in variables and files of the node, and in managers of secrets, with
-// the identity of the app that they are looked up for.
+// Package secret looks up the secrets that jobs refer to: in variables and files of the node, and in managers of
+// secrets, with the identity of the job's app.
 package secret
 
 import (
@@ -28,7 +28,7 @@ import (
 // and a busy job does not read a file for every request.
 const foundLifetime = 10 * time.Second
 
-// defaultDir is the directory of secret files unless the options name another. No platform puts secrets of the node itself there.
+// defaultDir is the default directory of secret files. No platform puts secrets of the node itself there.
 const defaultDir = "/etc/carillon/secrets"
 
 // Reader looks up the secrets that jobs refer to.
@@ -45,7 +45,7 @@ type foundSecret struct {
 	until time.Time
 }
 
-// Owner is the app that a secret is looked up for.
+// Owner is the app for which a secret is looked up.
 type Owner struct {
 	App           string
 	AWSExternalID string
@@ -58,8 +58,8 @@ func OwnerOf(call target.Call) Owner { return Owner{call.App, call.AWSExternalID
 // Sent is a secret as it was sent.
 type Sent struct{ Reference, Text string }
 
-// New returns what looks up secrets in files of dir, by default defaultDir, in variables and in their managers. Its metrics
-// count reads of managers; nil: none do.
+// New returns a Reader of secrets in files of dir, by default defaultDir, in variables and in their managers. Its
+// metrics count reads of managers; they may be nil.
 func New(dir string, m Managers, node *identity.Node, metrics prometheus.Registerer, log *slog.Logger) *Reader {
 	counted := countReads(metrics, newManagers(m, node).read)
 	return &Reader{
@@ -71,8 +71,8 @@ func New(dir string, m Managers, node *identity.Node, metrics prometheus.Registe
 // Close ends the reads in progress, and waits for them.
 func (s *Reader) Close() { s.documents.close() }
 
-// Reveal returns the text of a secret of an app at now. Its error never contains any of it, and does not tell whether
-// a secret exists that the bounds do not allow to the app.
+// Reveal returns the text of a secret of an app at now. Its error never contains any part of the text. For a secret
+// that the bounds do not allow, the error does not show whether it exists.
 func (s *Reader) Reveal(ctx context.Context, of Owner, secret target.Secret, now time.Time) (string, error) {
 	switch {
 	case !secret.Value.IsZero():
@@ -126,8 +126,8 @@ func (s *Reader) managed(ctx context.Context, key documentKey, get readDocument,
 	return text, err
 }
 
-// Replaced tells whether a secret of a manager is another one than was sent. A target that refuses a request is a reason to
-// ask the manager before the secret is due, but only once until then.
+// Replaced reports whether a secret of a manager differs from the one that was sent. When a target refuses a request,
+// the manager is queried before the secret is due, but only once until then.
 func (s *Reader) Replaced(ctx context.Context, of Owner, sent []Sent, now time.Time) bool {
 	replaced := false
 	for _, one := range sent {
@@ -166,8 +166,8 @@ func (s *Reader) lookUp(reference string) (string, error) {
 	return text, nil
 }
 
-// readFile reads a file in the secret directory. Links may not lead out of the directory that begins the path, which
-// is by default the directory of the app.
+// readFile reads a file in the secret directory. Links may not lead out of the directory at the beginning of the path,
+// which is by default the directory of the app.
 func (s *Reader) readFile(path string) (string, error) {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Notify delivers the notification of an alert to a webhook: the message that the format of the webhook makes of it.
+// Notify delivers the notification of an alert to a webhook, in the format of the webhook.
 func (h *Webhooks) Notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	w := call.Target.Alert.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
@@ -59,7 +59,7 @@ func (h *Webhooks) buildNotification(
 	return r, err
 }
 
-// secretURL returns the URL that is a secret. Its path and query are hidden as well, because a receiver may repeat them alone.
+// secretURL returns a URL that is a secret. It also hides path and query, because a receiver may repeat them alone.
 func (h *Webhooks) secretURL(
 	ctx context.Context, secrets *Request, w *target.AlertWebhook, now time.Time,
 ) (string, error) {

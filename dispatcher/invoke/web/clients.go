@@ -25,7 +25,7 @@ const (
 	idleTimeout = 30 * time.Second // shorter than the idle timeout of most servers
 )
 
-// mostClients bounds the number of different TLS options and bounds of egress whose clients are kept.
+// mostClients bounds the kept clients, by different TLS options and bounds of egress.
 const mostClients = 512
 
 // clients are the two HTTP clients of the same TLS options and bounds of egress.
@@ -40,12 +40,12 @@ func (c *clients) close() {
 	c.fresh.GetClient().CloseIdleConnections()
 }
 
-// clientPool holds the clients of each set of TLS options and bounds of egress: a connection that one app may
-// use is not one that another may.
+// clientPool holds the clients of each set of TLS options and bounds of egress: a connection of one app may be one that
+// another must not use.
 type clientPool struct {
 	guard        *guard
 	connsPerHost int
-	most         int64 // connections at which idle ones are closed; 0: none
+	most         int64 // connections at which idle ones are closed; 0: no limit
 	open         atomic.Int64
 	plain        *clients // for webhooks without TLS options, of apps with the default bounds
 
@@ -72,8 +72,8 @@ func (p *clientPool) closeIdle() {
 // dialFunc makes a connection.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// counted returns dial such that idle connections make room for others when there are many: they need files, of which a process
-// may open so many only.
+// counted returns a dial that closes idle connections when there are many: they need files, and a process may open only
+// a limited number.
 func (p *clientPool) counted(dial dialFunc) dialFunc {
 	if p.most == 0 {
 		return dial
@@ -138,8 +138,8 @@ func (p *clientPool) with(t *target.TLS, key string, of Scope, now time.Time) (*
 	return c, nil
 }
 
-// Hashed returns a scope that is only used with some TLS options, and remembers its hash. A client key may change at any
-// time, so that there is none to remember.
+// Hashed returns a scope that is only used with some TLS options, and remembers its hash. It remembers none if they
+// have a client key, which may change at any time.
 func (s Scope) Hashed(t *target.TLS) Scope {
 	if t == nil || t.ClientKey == nil {
 		sum := s.hash(t, "")
@@ -148,7 +148,7 @@ func (s Scope) Hashed(t *target.TLS) Scope {
 	return s
 }
 
-// hash tells apart what connections depend on.
+// hash returns the key of a scope's connections.
 func (s Scope) hash(t *target.TLS, key string) [sha256.Size]byte {
 	if s.sum != nil {
 		return *s.sum
@@ -165,7 +165,7 @@ func (s Scope) hash(t *target.TLS, key string) [sha256.Size]byte {
 		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
 	}
 	add(s.app, s.ServerName, s.Name)
-	// A list that is missing allows what is not bounded, an empty one allows nothing.
+	// A missing list allows everything, an empty one allows nothing.
 	add(strconv.FormatBool(s.Hosts == nil), strconv.FormatBool(s.Ports == nil), strconv.FormatBool(s.Networks == nil))
 	add(list(s.Ports))
 	add(s.Hosts...)

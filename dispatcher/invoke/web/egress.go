@@ -22,19 +22,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Egress limits the addresses that webhooks may call, whatever the bounds of their apps say. Addresses of
-// target.NeverCalled are always denied. The zero value allows public addresses alone.
+// Egress limits the addresses that webhooks may call, with any bounds of their apps. Addresses of target.NeverCalled
+// are always denied. The zero value allows only public addresses.
 type Egress struct {
 	// Loopback allows 127.0.0.0/8 and ::1, and all other addresses of the machine: the node itself.
 	Loopback bool
 	// Deny lists denied networks.
 	Deny []netip.Prefix
-	// Private lists the private networks that apps may call whose bounds list no networks: parts of
-	// 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
+	// Private lists the private networks that apps may call if their bounds list no networks: parts of 10.0.0.0/8,
+	// 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
 	Private []netip.Prefix
 	// Own lists the addresses of the node's API and database, which are denied.
 	Own []netip.AddrPort
-	// OwnPorts lists the ports that the node's API listens on at all addresses of the machine, which are denied.
+	// OwnPorts lists the ports on which the node's API listens at all addresses of the machine; they are denied.
 	OwnPorts []uint16
 }
 
@@ -46,8 +46,8 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation
-// of a host, no response of a name server and no redirect can avoid the check.
+// guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation of a host, no
+// response of a name server and no redirect can avoid the check.
 type guard struct {
 	Egress
 	machine  *machine
@@ -59,18 +59,18 @@ func newGuard(e Egress, resolver *net.Resolver) *guard {
 	return &guard{Egress: e, machine: &machine{read: net.InterfaceAddrs}, resolver: resolver}
 }
 
-// Scope is for whom connections are made, and to whom: an app, unless all of its bounds of egress are the defaults, and
-// the endpoints of a group that differ from any other host.
+// Scope is the owner and the destination of connections: an app, unless all of its bounds of egress are the defaults,
+// and the endpoints of a group that differ from any other host.
 type Scope struct {
 	app string
 	target.EgressBounds
-	// Registered says where endpoints may be that registered themselves; nil: the host is not one of them.
+	// Registered limits where endpoints may be that registered themselves; nil: the host is not one of them.
 	Registered *target.Registration
 	// ServerName is the host name in the certificate of the host; empty: that of the URL.
 	ServerName string
-	// Name is the name of DNS that stands for the address in the URL; empty: the URL has what the job or group says.
+	// Name is the DNS name of the address in the URL; empty: the URL is from the job or group itself.
 	Name string
-	// sum is the hash of the scope with the TLS options that it is always used with; nil: it was not made before.
+	// sum is the hash of the scope with its fixed TLS options; nil: it was not computed before.
 	sum *[sha256.Size]byte
 }
 
@@ -122,7 +122,7 @@ func (g *guard) dialer(of Scope) func(ctx context.Context, network, address stri
 		if err != nil {
 			return nil, err
 		}
-		if err := checkHeld(ctx); err != nil { // the attempt may send nothing any longer
+		if err := checkHeld(ctx); err != nil { // the attempt may not send anything any more
 			_ = conn.Close()
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (g *guard) dialer(of Scope) func(ctx context.Context, network, address stri
 	}
 }
 
-// checkTarget refuses what is denied to a scope no matter which addresses a host has.
+// checkTarget refuses hosts and ports that are denied to a scope at any address.
 func (g *guard) checkTarget(of Scope, host, port string) error {
 	if err := g.checkName(host); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (g *guard) checkTarget(of Scope, host, port string) error {
 	return of.checkHost(net.JoinHostPort(cmp.Or(of.Name, host), port))
 }
 
-// CheckKnown is what dialing a host for a scope would refuse by the addresses that the host is known to have.
+// CheckKnown returns the error with which a dial would be refused for a scope, by a host's known addresses.
 func (h *Webhooks) CheckKnown(of Scope, host string, port uint16, addresses []netip.Addr) error {
 	if err := h.guard.checkTarget(of, host, strconv.Itoa(int(port))); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s Scope) checkHost(address string) error {
 		target.Target{Webhook: &target.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
 }
 
-// checkName refuses names that are denied no matter what they resolve to.
+// checkName refuses names that are denied whatever they resolve to.
 func (g *guard) checkName(host string) error {
 	lower := strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
@@ -247,7 +247,7 @@ func within(networks []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// machine knows the addresses of this machine's interfaces.
+// machine is the addresses of this machine's interfaces.
 type machine struct {
 	read func() ([]net.Addr, error)
 
@@ -259,7 +259,7 @@ type machine struct {
 // machineAge is how long the addresses of the machine are used before they are read again.
 const machineAge = time.Second
 
-// has reports whether an address is one of this machine. Addresses that cannot be read stay as they were.
+// has reports whether an address is one of this machine. If the addresses cannot be read, the last ones stay.
 func (m *machine) has(addr netip.Addr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -306,11 +306,11 @@ func (e Egress) Connect(ctx context.Context, target string) (netip.AddrPort, err
 	return reached, err
 }
 
-// heldKey is the key of Call.Held in the context of an attempt. The transport hands it to the dialer, which sees nothing else of
-// the attempt.
+// heldKey is the key of Call.Held in the context of an attempt. The transport passes it to the dialer, which has no
+// other access to the attempt.
 type heldKey struct{}
 
-// checkHeld returns attempt.ErrNotHeld if the attempt of ctx may send nothing any longer.
+// checkHeld returns attempt.ErrNotHeld if the attempt of ctx may not send anything any more.
 func checkHeld(ctx context.Context) error {
 	if held, ok := ctx.Value(heldKey{}).(func() bool); ok && !held() {
 		return attempt.ErrNotHeld

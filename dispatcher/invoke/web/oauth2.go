@@ -35,25 +35,25 @@ type oauth2Client struct {
 	clients    *clients
 }
 
-// usedToken is the token of a request, and how the cache finds it.
+// usedToken is the token of a request, and its key in the cache.
 type usedToken struct {
 	*token
 	key      tokenKey
 	endpoint string
 }
 
-// TokenError is the error of an attempt that has no token, so that nothing was sent to its target.
+// TokenError is the error of an attempt without a token. Nothing was sent to its target.
 type TokenError struct {
 	attempt.Failure
-	// refused tells that the token endpoint refused the credentials of the client.
+	// refused means that the token endpoint refused the credentials of the client.
 	refused bool
 }
 
-// Unwrap returns what determines the class of the attempt.
+// Unwrap returns the failure, which determines the class of the attempt.
 func (e *TokenError) Unwrap() error { return &e.Failure }
 
-// addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
-// If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
+// addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one. If the
+// endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
 // received nothing yet.
 func (h *Webhooks) addToken(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) error {
 	before := len(r.looked)
@@ -71,7 +71,7 @@ func (h *Webhooks) addToken(ctx context.Context, r *Request, a *target.OAuth2Aut
 	return nil
 }
 
-// askToken returns the token that a client has with its credentials of now.
+// askToken returns the token of a client with its current credentials.
 func (h *Webhooks) askToken(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) (*usedToken, error) {
 	c, err := h.oauth2Client(ctx, r, a, now)
 	if err != nil {
@@ -104,20 +104,20 @@ func (h *Webhooks) oauth2Client(ctx context.Context, r *Request, a *target.OAuth
 	return c, err
 }
 
-// key tells apart what tokens depend on.
+// key returns the cache key of a client's token.
 func (c oauth2Client) key() tokenKey {
 	hash := sha256.New()
 	parts := append([]string{
 		c.TokenURL, c.ClientID, string(c.ClientAuth), c.KeyID, string(c.Algorithm), c.Audience, c.CACertificates, c.secret,
 	}, c.Scopes...)
 	for _, part := range parts {
-		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that no two lists of parts are the same
+		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that different lists of parts differ
 		hash.Write(sum[:])
 	}
 	return tokenKey{app: c.app, sum: [sha256.Size]byte(hash.Sum(nil))}
 }
 
-// failure returns the error of an attempt that has no token. Nothing was sent to its target.
+// failure returns the error of an attempt without a token. Nothing was sent to its target.
 func (c oauth2Client) failure(err error) error {
 	failure := &TokenError{Failure: attempt.Failure{Class: run.ClassOAuth2, Err: fmt.Errorf("token endpoint %s: %w", c.endpoint, err)}}
 	var known *TokenError
@@ -195,8 +195,8 @@ func (c oauth2Client) request(now time.Time) (Request, error) {
 	return r, nil
 }
 
-// Refused notes that a target responded with a status to a request. It reports whether that was a 401 to a token that the
-// next attempt has no more.
+// Refused notes that a target responded with a status to a request. It reports whether the status was 401 and the next
+// attempt has another token.
 func (h *Webhooks) Refused(r Request, status int) bool {
 	return status == http.StatusUnauthorized && r.token != nil && h.tokens.refuse(r.token.key, r.token.token)
 }
@@ -204,7 +204,7 @@ func (h *Webhooks) Refused(r Request, status int) bool {
 // assertionLife is how long the JWT of a client is valid. It is used at once; the rest is for clocks that differ.
 const assertionLife = 2 * time.Minute
 
-// assertion returns a JWT that proves who the client is (RFC 7523, section 3). Its error contains none of the key.
+// assertion returns a JWT that identifies the client (RFC 7523, section 3). Its error contains no part of the key.
 func (c oauth2Client) assertion(now time.Time) (string, error) {
 	algorithm := cmp.Or(c.Algorithm, target.AlgorithmRS256)
 	key, err := target.ParseAssertionKey(c.secret, algorithm)
@@ -233,16 +233,16 @@ func (c oauth2Client) assertion(now time.Time) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// Bounds of what a token endpoint says.
+// Bounds for responses of token endpoints.
 const (
-	mostToken        = 16 << 10           // bytes; servers take no longer headers
+	mostToken        = 16 << 10           // bytes; servers accept no longer headers
 	defaultTokenLife = 5 * time.Minute    // of a token without expires_in
-	mostTokenLife    = 7 * 24 * time.Hour // a longer one is asked for again after this
+	mostTokenLife    = 7 * 24 * time.Hour // a longer one is replaced after this time
 	mostCode         = 64                 // bytes of an error code
 	mostDescription  = 256                // bytes of an error description
 )
 
-// tokenResponse is what a token endpoint responds (RFC 6749, sections 5.1 and 5.2).
+// tokenResponse is the response of a token endpoint (RFC 6749, sections 5.1 and 5.2).
 type tokenResponse struct {
 	AccessToken string        `json:"access_token"`
 	TokenType   string        `json:"token_type"`
@@ -251,7 +251,7 @@ type tokenResponse struct {
 	Description string        `json:"error_description"`
 }
 
-// secondsOrText is a number of seconds, which some servers write as a text; nil: it is not given.
+// secondsOrText is a number of seconds, which some servers write as a text; nil: not given.
 type secondsOrText struct{ seconds *float64 }
 
 func (s *secondsOrText) UnmarshalJSON(text []byte) error {
@@ -266,7 +266,7 @@ func (s *secondsOrText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// life returns for how long a token is valid.
+// life returns how long a token is valid.
 func (s secondsOrText) life() time.Duration {
 	if s.seconds == nil {
 		return defaultTokenLife
@@ -274,8 +274,8 @@ func (s secondsOrText) life() time.Duration {
 	return time.Duration(min(*s.seconds, mostTokenLife.Seconds())) * time.Second
 }
 
-// read returns the token in a response, which was asked for at a time. clean removes the credentials of the client from what
-// the endpoint says.
+// read returns the token in a response to a request of a time. clean removes the credentials of the client from the
+// endpoint's texts.
 func (c oauth2Client) read(got Response, askedAt time.Time, clean attempt.Redaction) (*token, error) {
 	var said tokenResponse
 	wrong := json.Unmarshal(got.Body, &said)
@@ -313,7 +313,7 @@ func (c oauth2Client) read(got Response, askedAt time.Time, clean attempt.Redact
 	}
 }
 
-// shown returns the beginning of a text of a token endpoint, without what is not visible ASCII.
+// shown returns the beginning of a token endpoint's text, with only visible ASCII.
 func shown(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Times and bounds of tokens. A token is refreshed in the background at the end of its refresh margin, while attempts go on
-// with it, so that a token endpoint that is unreachable for a while is not noticed.
+// Times and bounds of tokens. A token is refreshed in the background at the end of its refresh margin, while attempts
+// go on with it, so that a short outage of a token endpoint does no harm.
 const (
 	tokenTimeout    = 10 * time.Second // for one request to a token endpoint
 	leastMargin     = 10 * time.Second // before a token expires; never more than half its life
 	marginShare     = 5                // of its life: a token is refreshed when 80 % of that have passed
-	failureAge      = time.Second      // for how long a failure of a token endpoint counts for other attempts
-	mostFailureAge  = time.Minute      // the same if it asks for more with Retry-After
-	refreshInterval = 10 * time.Second // the same while the token before is still valid
+	failureAge      = time.Second      // how long a failure of a token endpoint counts for other attempts
+	mostFailureAge  = time.Minute      // the same if its Retry-After is longer
+	refreshInterval = 10 * time.Second // the same while the old token is still valid
 	refusalInterval = time.Minute      // between tokens that are dropped because a target refused them
 	mostTokens      = 1024             // clients whose tokens a node keeps
 	mostTokensOfApp = 128              // of one app, so that no app displaces the tokens of others
@@ -32,15 +32,15 @@ type tokens struct {
 	flights sync.WaitGroup
 }
 
-// tokenKey is an app, and a hash of all that a token depends on.
+// tokenKey is an app, and a hash of everything that a token depends on.
 type tokenKey struct {
 	app string
 	sum [sha256.Size]byte
 }
 
-// tokenState is what a node knows of the tokens of one client.
+// tokenState is the state of one client's tokens on a node.
 type tokenState struct {
-	token   *token  // the latest; nil: there is none, or a target has refused it
+	token   *token  // the latest; nil: none yet, or a target has refused it
 	flight  *flight // nil: no request is in flight
 	failure error   // of the latest request, until retryAt
 	retryAt time.Time
@@ -55,13 +55,13 @@ type token struct {
 	expiresAt time.Time
 }
 
-// newToken returns a token that was asked for at a time. Its life counts from then, so that it never seems longer than it is.
+// newToken returns a token that was requested at a time. Its life counts from then, so it is never overestimated.
 func newToken(text string, askedAt time.Time, life time.Duration) *token {
 	margin := min(max(life/marginShare, leastMargin), life/2)
 	return &token{text: text, refreshAt: askedAt.Add(life - margin), expiresAt: askedAt.Add(life)}
 }
 
-// flight is a request for a token. The rest is set when done is closed.
+// flight is a request for a token. The other fields are set when done is closed.
 type flight struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -89,8 +89,8 @@ func (t *tokens) close() {
 	t.flights.Wait()
 }
 
-// get returns a token that has not expired. If there is none, it asks for one with fetch, or waits for the request that
-// another attempt has begun. ctx bounds the wait, but not the request, because others may wait for that.
+// get returns a token that has not expired. If there is none, it asks for one with fetch, or waits for the request of
+// another attempt. ctx bounds the wait, but not the request, because others may wait for it.
 func (t *tokens) get(ctx context.Context, key tokenKey, fetch fetchFunc) (*token, error) {
 	current, f, err := t.known(ctx, key, time.Now(), fetch)
 	if current != nil || err != nil {
@@ -104,7 +104,7 @@ func (t *tokens) get(ctx context.Context, key tokenKey, fetch fetchFunc) (*token
 	}
 }
 
-// known returns the token that there is at now, or the request to wait for. It begins one if it is time for that.
+// known returns the token at now, or the request to wait for. It begins one if it is time for that.
 func (t *tokens) known(ctx context.Context, key tokenKey, now time.Time, fetch fetchFunc) (*token, *flight, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *tokens) start(ctx context.Context, s *tokenState, fetch fetchFunc) {
 	})
 }
 
-// land notes the result of a request for a token, also if that panicked: attempts wait for it.
+// land notes the result of a request for a token, even if it panicked: attempts wait for it.
 func (t *tokens) land(s *tokenState, f *flight) {
 	if r := recover(); r != nil {
 		f.token, f.err = nil, fmt.Errorf("panic: %v", r)
@@ -158,7 +158,7 @@ func (t *tokens) land(s *tokenState, f *flight) {
 	} else {
 		now := time.Now()
 		pause := pauseAfter(f.err)
-		if s.valid(now) { // nobody waits
+		if s.valid(now) { // no attempt waits
 			pause = max(pause, min(refreshInterval, s.token.expiresAt.Sub(now)/2))
 		}
 		s.failure, s.retryAt = f.err, now.Add(pause)
@@ -166,7 +166,7 @@ func (t *tokens) land(s *tokenState, f *flight) {
 	close(f.done)
 }
 
-// pauseAfter returns for how long a token endpoint is not asked again after a failure.
+// pauseAfter returns how long a token endpoint is not asked again after a failure.
 func pauseAfter(err error) time.Duration {
 	var failure *TokenError
 	if errors.As(err, &failure) && failure.RetryAfter != nil {
@@ -175,7 +175,7 @@ func pauseAfter(err error) time.Duration {
 	return failureAge
 }
 
-// stillPaused returns a failure for an attempt that comes later, with the wait that is left of it.
+// stillPaused returns a failure for a later attempt, with the remaining wait.
 func stillPaused(err error, left time.Duration) error {
 	var failure *TokenError
 	if !errors.As(err, &failure) || failure.RetryAfter == nil {
@@ -186,9 +186,9 @@ func stillPaused(err error, left time.Duration) error {
 	return &later
 }
 
-// refuse notes that a target responded with 401 to a token. It reports whether the next attempt has another one: because it
-// drops the token, or because that was replaced already. Tokens of a client are dropped only once in refusalInterval, so
-// that a target that refuses every token does not make each attempt ask for one.
+// refuse notes that a target responded with 401 to a token. It reports whether the next attempt has another one:
+// because refuse drops the token, or because it was replaced already. Tokens of a client are dropped only once in
+// refusalInterval, so that a target that refuses every token does not make each attempt ask for one.
 func (t *tokens) refuse(key tokenKey, refused *token) (replaced bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -204,7 +204,7 @@ func (t *tokens) refuse(key tokenKey, refused *token) (replaced bool) {
 	return true
 }
 
-// state returns what is known of the tokens of a client. t.mu is held.
+// state returns the state of a client's tokens. t.mu is held.
 func (t *tokens) state(key tokenKey, now time.Time) *tokenState {
 	s := t.of[key]
 	if s == nil {
@@ -216,8 +216,8 @@ func (t *tokens) state(key tokenKey, now time.Time) *tokenState {
 	return s
 }
 
-// evict makes room for a client of an app: in the place of the one of this app that was unused for longest if the app has
-// its share, and otherwise of any. Those with a request in flight stay. t.mu is held.
+// evict makes room for a client of an app: if the app has its share, it drops the client of this app that was unused
+// for longest, and otherwise that of any app. Clients with a request in flight stay. t.mu is held.
 func (t *tokens) evict(app string) {
 	var oldestOwn, oldest *tokenKey
 	older := func(than *tokenKey, key tokenKey) *tokenKey {

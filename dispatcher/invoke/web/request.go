@@ -22,38 +22,38 @@ type Request struct {
 	Method, URL string
 	Header      http.Header
 	Body        []byte // nil for no body
-	endpoint    string // see destination, as for host
+	endpoint    string // see Destination, as for host
 	host        string
-	Most        int // bytes of the response that are read; 0: attempt.MostBody
-	// Repeatable tells that the request may be made twice, if the connection is lost at the first.
+	Most        int // bytes of the response to read; 0: attempt.MostBody
+	// Repeatable means that the request may be made again if the connection of the first one is lost.
 	Repeatable bool
 	clients    *clients
 	revealed   []string      // its secrets, which a response may repeat
-	looked     []secret.Sent // those that it refers to
+	looked     []secret.Sent // the secrets that it refers to
 	// Judge, if not nil, returns the outcome of a response whose status is a success.
 	Judge func(Response) run.Outcome
-	// fenced tells that the receiver may refuse it as superseded.
+	// fenced means that the receiver may refuse it as superseded.
 	fenced bool
-	// signedAsNode tells that it is signed with the AWS credentials of the node.
+	// signedAsNode means that it is signed with the AWS credentials of the node.
 	signedAsNode bool
 	held         func() bool // see Call.Held
-	token        *usedToken  // nil: it carries none of OAuth 2
-	// returns, if not nil, adds to an outcome what the response returned as the state of the job.
+	token        *usedToken  // nil: no token of OAuth 2
+	// returns, if not nil, adds the state of the job that the response returned to an outcome.
 	returns func(*run.Outcome, Response, attempt.Redaction)
 }
 
-// Content is what a request says, wherever it goes: a webhook with its templates filled in.
+// Content is the content of a request, independent of its destination: a webhook with its templates filled in.
 type Content struct {
 	*target.Webhook
 	Headers map[string]string
 	Body    []byte
 }
 
-// Destination is where a request goes.
+// Destination is the destination of a request.
 type Destination struct {
 	URL   string
 	Scope Scope
-	// Endpoint is the id of the endpoint of a group that the URL is of; empty: it is of none.
+	// Endpoint is the id of the group's endpoint with this URL; empty: not an endpoint of a group.
 	Endpoint string
 	// Host is sent as Host; empty: that of the URL.
 	Host string
@@ -183,7 +183,7 @@ func (h *Webhooks) identify(header http.Header, call target.Call, now time.Time)
 	}
 }
 
-// headerText returns the beginning of a text as every server takes it in a header: printable ASCII.
+// headerText returns the beginning of a text in a form that every server accepts in a header: printable ASCII.
 func headerText(text string) string {
 	const most = 256
 	clean := strings.Map(func(r rune) rune {
@@ -218,8 +218,8 @@ func (h *Webhooks) Reveal(
 	return text, nil
 }
 
-// look returns the text of a secret of a request, and notes what it refers to, so that it can be looked up again if it is
-// refused.
+// look returns the text of a secret of a request, and notes its reference, so that it can be looked up again if the
+// target refuses the request.
 func (h *Webhooks) look(ctx context.Context, r *Request, s target.Secret, now time.Time) (string, error) {
 	text, err := h.secrets.Reveal(ctx, r.Owner, s, now)
 	if err == nil && s.Reference != "" {
@@ -228,7 +228,7 @@ func (h *Webhooks) look(ctx context.Context, r *Request, s target.Secret, now ti
 	return text, err
 }
 
-// Redaction returns what removes the secrets of a request from what its target says.
+// Redaction returns the Redaction for the secrets of a request.
 func (r *Request) Redaction() attempt.Redaction { return attempt.NewRedaction(r.revealed) }
 
 // hide marks texts for removal from the stored response.

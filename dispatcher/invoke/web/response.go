@@ -45,7 +45,7 @@ type Response struct {
 	More   bool   // the body is longer
 }
 
-// readResponse reads a response, but at most so many bytes of its body.
+// readResponse reads a response, with at most most bytes of its body.
 func readResponse(r *http.Response, most int) (Response, error) {
 	a := Response{Status: r.StatusCode, header: r.Header}
 	if r.ContentLength == 0 {
@@ -88,7 +88,8 @@ func (h *Webhooks) judge(outer, bounded context.Context, r Request, w *target.We
 	return outcome
 }
 
-// superseded reports whether the receiver refused the request as stale. A status of 409 says so only together with the mark.
+// superseded reports whether the receiver refused the request as stale. A status of 409 means that only together with
+// the mark.
 func (a Response) superseded() bool {
 	return a.Status == http.StatusConflict &&
 		(run.IsSuperseded(a.header.Get(run.HeaderOutcome)) || run.IsSuperseded(run.OutcomeInBody(a.Body)))
@@ -114,8 +115,8 @@ func judgeStatus(w *target.Webhook, status int) run.Outcome {
 	return attempt.Failed(class, fmt.Sprintf("the target responded with status %d", status))
 }
 
-// keep returns the part of a response that is stored, or nil if it says nothing useful. endpoint is the one of a group
-// that it is of, if any. clean removes secrets.
+// keep returns the part of a response that is stored, or nil if it has no useful content. endpoint is the endpoint of a
+// group that responded, if any. clean removes secrets.
 func keep(o run.Outcome, endpoint string, a Response, phases run.Phases, clean attempt.Redaction) *run.Response {
 	id := ""
 	for _, name := range requestIDs {
@@ -147,9 +148,9 @@ func keep(o run.Outcome, endpoint string, a Response, phases run.Phases, clean a
 	return &kept
 }
 
-// retryAfter returns the wait that a response asks for (RFC 9110, section 10.2.3): a number of
-// seconds, or a date. A date counts from the Date header of the response, because the clocks may
-// differ; the wait for a past date is 0. Any other value gives nil.
+// retryAfter returns the wait that a response asks for (RFC 9110, section 10.2.3): a number of seconds, or a date. A
+// date counts from the Date header of the response, because the clocks may differ; the wait for a past date is 0. Any
+// other value gives nil.
 func retryAfter(header http.Header, now time.Time) *time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	// Larger numbers would overflow, and no policy waits for longer than a day anyway.
@@ -176,20 +177,19 @@ func retryAfter(header http.Header, now time.Time) *time.Duration {
 const (
 	// mostExpectations bounds the cache of compiled expressions.
 	mostExpectations = 1000
-	// quickMatch is how large body times expression may be to be matched at once, which takes a few
-	// milliseconds at most. The program of an expression without a repeat count is no larger than
-	// its text.
+	// quickMatch bounds body times expression for a match at once, which takes a few milliseconds at most. The program
+	// of an expression without a repeat count is no larger than its text.
 	quickMatch = 1 << 18
-	// checkEvery is how many characters are matched between two looks at the deadline: some 2 ms for
-	// the largest program.
+	// checkEvery is how many characters are matched between two checks of the deadline: some 2 ms for the largest
+	// program.
 	checkEvery = 64
 )
 
 // expectations matches responses. Expressions are compiled at first use, and the latest are kept.
 type expectations struct {
 	compiled *cache.Cache[string, *regexp.Regexp]
-	// long has a place for each app, for matching something long: all other attempts of the app wait for it, and none of
-	// another app.
+	// long has a place for each app, for one long match: all other attempts of the app wait for it, and no attempts of
+	// other apps.
 	long *limit.Places
 }
 

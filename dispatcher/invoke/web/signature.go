@@ -116,7 +116,7 @@ func (h *Webhooks) addAPIKey(ctx context.Context, r *Request, a *target.APIKeyAu
 
 func (h *Webhooks) signV4(ctx context.Context, r *Request, a *target.SigV4Auth, now time.Time) error {
 	if a.Credentials == nil {
-		// The engine has checked the job. This checks the request, whose URL may be a template.
+		// The engine has checked the job. This checks the request: its URL may come from a template.
 		hook := &target.Webhook{URL: r.URL, Auth: &target.Auth{SigV4: a}}
 		err := r.Bounds.CheckTarget(r.App, target.Target{Webhook: hook})
 		if err != nil {

@@ -1,14 +1,14 @@
-// Package web makes the attempts of webhooks, and the requests to endpoints of groups. A request is made in these steps, each in a
-// file of its own:
+// Package web makes the attempts of webhooks, and the requests to endpoints of groups. A request is made in these
+// steps, each in its own file:
 //
 //	request.go   fills in URL, headers and body, and adds the attributes of a CloudEvent
 //	clients.go   chooses a connection by the TLS options
-//	auth.go      signs the request and adds credentials
+//	signature.go signs the request and adds credentials
 //	oauth2.go    gets a token, or takes one from oauth2_cache.go
 //	egress.go    checks the address before it is dialled
 //	response.go  reads the response and turns it into an outcome
 //
-// alert.go makes the messages of alerts, which are then sent as webhooks are.
+// alert.go makes the messages of alerts, which are then sent like webhooks.
 package web
 
 import (
@@ -46,7 +46,7 @@ type Webhooks struct {
 	expectations *expectations
 }
 
-// Options tunes how webhooks are called; see invoke.Options.
+// Options are the options of webhooks; see invoke.Options.
 type Options struct {
 	Version                   string
 	Egress                    Egress
@@ -54,7 +54,7 @@ type Options struct {
 	ConnsPerHost, Connections int
 }
 
-// New returns what calls webhooks. Without credentials of the job, node signs with its own for AWS.
+// New returns Webhooks. Without credentials of the job, node signs with its own for AWS.
 func New(o Options, secrets *secret.Reader, node *identity.Node) *Webhooks {
 	guard := newGuard(o.Egress, o.Resolver)
 	return &Webhooks{
@@ -64,7 +64,7 @@ func New(o Options, secrets *secret.Reader, node *identity.Node) *Webhooks {
 }
 
 // DenyAPIs sets the addresses, HOST:PORT, on which the nodes of the fleet serve their APIs. No webhook calls them.
-// Connections that are open already stay.
+// Connections that are open already stay open.
 func (h *Webhooks) DenyAPIs(addresses []string) {
 	peers := make([]netip.AddrPort, 0, len(addresses))
 	for _, text := range addresses {
@@ -77,7 +77,7 @@ func (h *Webhooks) DenyAPIs(addresses []string) {
 	}
 }
 
-// Peers returns the addresses that DenyAPIs has set, another list for each change; nil: none were.
+// Peers returns the addresses of DenyAPIs, another list for each change; nil: not set.
 func (h *Webhooks) Peers() *[]netip.AddrPort { return h.guard.peers.Load() }
 
 // Close ends requests for tokens, and closes idle connections.
@@ -103,8 +103,8 @@ func (h *Webhooks) Invoke(ctx context.Context, call target.Call, started time.Ti
 	return h.Attempt(ctx, bounded, w, r, &attempt.Stopwatch{Start: started})
 }
 
-// Attempt sends a request and returns its outcome. ctx is the context of the attempt without its
-// timeout, bounded the one with its timeout. watch tells afterwards how far the attempt came.
+// Attempt sends a request and returns its outcome. ctx is the context of the attempt without its timeout, bounded the
+// one with its timeout. watch records how far the attempt came.
 func (h *Webhooks) Attempt(
 	ctx, bounded context.Context, w *target.Webhook, r Request, watch *attempt.Stopwatch,
 ) run.Outcome {
@@ -174,8 +174,8 @@ func (r *Request) client() *resty.Client {
 	return r.clients.kept
 }
 
-// Send makes a request once and reads its response, up to the size that is kept. With an error, it returns the part of the
-// response that arrived.
+// Send makes a request once and reads its response, up to the size that is kept. With an error, it returns the part of
+// the response that arrived.
 func (r *Request) Send(ctx context.Context, watch *attempt.Stopwatch) (Response, error) {
 	return send(ctx, r.client(), *r, watch)
 }
