@@ -19,10 +19,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// anAddress matches what an error says of an address of IPv4 or IPv6, but for the networks of rules.
+// anAddress matches an address of IPv4 or IPv6 in an error, except the networks of rules.
 var anAddress = regexp.MustCompile(`\d+[.-]\d+[.-]\d+[.-]\d+|\[[0-9a-f:]+\]|[0-9a-f]*::[0-9a-f]+`)
 
-// closedPort returns a port of this machine at which nothing listens.
+// closedPort returns a port of this machine without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func closedPort(t *testing.T) string {
 	return port
 }
 
-// An app may not learn the network of the nodes by the errors of its attempts. What a name leads to is for operators alone.
+// An app must not learn the nodes' network from the errors of its attempts. Only operators see a name's addresses.
 func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	t.Parallel()
 	server, reset := dnstest.Start(t), newCanary(t)
@@ -94,7 +94,7 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	}
 }
 
-// What the job says itself is no secret to its app.
+// An address in the job itself is no secret to its app.
 func TestErrorsNameTheAddressThatTheJobNames(t *testing.T) {
 	t.Parallel()
 	server, closed := dnstest.Start(t), closedPort(t)
@@ -108,7 +108,7 @@ func TestErrorsNameTheAddressThatTheJobNames(t *testing.T) {
 	}
 }
 
-// Health checks and probes say no more than attempts.
+// Health checks and probes reveal no more than attempts.
 func TestStatusOfAnEndpointDoesNotNameItsAddress(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)

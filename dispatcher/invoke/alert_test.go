@@ -33,7 +33,7 @@ func alertTo(url string, change func(w *target.AlertWebhook)) target.Call {
 	return call
 }
 
-// echo responds with all that it got: it is the worst receiver of a secret.
+// echo responds with the whole request: it is the worst receiver of a secret.
 func echo(t *testing.T, got *[]string) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -87,7 +87,7 @@ func TestNotificationsAreSentInTheirFormat(t *testing.T) {
 	}
 }
 
-func TestSecretsOfAlertsDoNotComeBack(t *testing.T) {
+func TestSecretsOfAlertsAreNotStored(t *testing.T) {
 	t.Parallel()
 	var got []string
 	server := echo(t, &got)

@@ -105,7 +105,7 @@ func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 			if want := resigned(t, got, url); got.header.Get("Authorization") != want {
 				t.Errorf("%s %s: Authorization = %s\nwant %s", method, path, got.header.Get("Authorization"), want)
 			}
-			const form = "20060102T150405Z" // which has the order of time
+			const form = "20060102T150405Z" // it sorts by time
 			if at, ended := got.header.Get("X-Amz-Date"), time.Now().UTC(); at < began.Format(form) || at > ended.Format(form) {
 				t.Errorf("X-Amz-Date = %s, want the time of the request", at)
 			}

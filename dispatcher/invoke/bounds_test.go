@@ -30,7 +30,7 @@ func within(call target.Call, bounds target.Bounds) target.Call {
 	return call
 }
 
-// T3: an app uses its own references alone, and no error tells which of the others exist.
+// T3: an app can use only its own references, and no error shows which others exist.
 func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	t.Setenv("SECRET_OTHER_KEY", "hunter2-of-other")
 	t.Setenv("SECRET_DEMO_KEY", "hunter2-of-demo")
@@ -89,7 +89,7 @@ func TestReferencesOfOtherAppsAreRefusedWhetherTheyExistOrNot(t *testing.T) {
 	}
 }
 
-// T2: the node signs what an operator allows, for the service and the host of the request as it is sent.
+// T2: the node signs only requests that an operator allows, for the service and the host of the request as it is sent.
 func TestRequestsAreSignedAsTheNodeOnlyWithinBounds(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2-secret-key")
@@ -103,10 +103,10 @@ func TestRequestsAreSignedAsTheNodeOnlyWithinBounds(t *testing.T) {
 		service, host string
 		signed        bool
 	}{
-		"what is allowed": {allowed, "execute-api", "127.0.0.1", true},
-		"by default":      {target.Bounds{}, "execute-api", "127.0.0.1", false},
-		"another service": {allowed, "sts", "127.0.0.1", false},
-		"another host":    {allowed, "execute-api", "127.0.0.2", false},
+		"an allowed service and host": {allowed, "execute-api", "127.0.0.1", true},
+		"by default":                  {target.Bounds{}, "execute-api", "127.0.0.1", false},
+		"another service":             {allowed, "sts", "127.0.0.1", false},
+		"another host":                {allowed, "execute-api", "127.0.0.2", false},
 	} {
 		call := within(callTo("http://"+tt.host+":"+port, "POST", ample), tt.bounds)
 		call.Target.Webhook.Auth = &target.Auth{SigV4: &target.SigV4Auth{Service: tt.service, Region: "eu-central-1"}}
@@ -120,7 +120,7 @@ func TestRequestsAreSignedAsTheNodeOnlyWithinBounds(t *testing.T) {
 	}
 }
 
-// T2, T18: whatever a receiver makes of what it got, no part of a credential is stored.
+// T2, T18: no part of a credential is stored, whatever form a receiver returns it in.
 func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2-secret-key")
@@ -190,11 +190,11 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 	}
 }
 
-// T8: private networks are open to those apps alone whose bounds list them, or as the node allows; no app uses the
-// connections of another.
+// T8: private networks are open only to apps whose bounds list them, or as the node allows; no app uses the connections
+// of another.
 func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 	t.Parallel()
-	prefixes := []netip.Prefix{netip.MustParsePrefix("10.255.255.0/30")} // nobody is there, so allowed calls time out
+	prefixes := []netip.Prefix{netip.MustParsePrefix("10.255.255.0/30")} // no host is there, so allowed calls time out
 	const inside, denied, bounds = "http://10.255.255.1:9/", run.ClassEgressDenied, run.ClassBounds
 	networks := func(all ...string) target.EgressBounds { return target.EgressBounds{Networks: all} }
 	for name, tt := range map[string]struct {
@@ -203,7 +203,7 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 		url     string
 		class   run.Class // empty: not denied
 	}{
-		"nobody opens it":           {nil, networks(), inside, denied},
+		"neither opens it":          {nil, networks(), inside, denied},
 		"the node opens it":         {prefixes, networks(), inside, ""},
 		"the bounds open it":        {nil, networks("10.255.255.0/30"), inside, ""},
 		"the bounds close it":       {prefixes, networks("public"), inside, denied},
@@ -219,7 +219,7 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 		"another port":              {prefixes, target.EgressBounds{Ports: []int{443}}, inside, bounds},
 	} {
 		i := invoke.New(invoke.Options{Egress: web.Egress{Private: tt.private}})
-		timeout := ample // what is denied is denied at once
+		timeout := ample // a denied call fails at once
 		if tt.class == "" {
 			timeout = short
 		}
@@ -235,7 +235,7 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 	}
 }
 
-// A connection that one app may use is not handed to another, which may not make it.
+// A connection of one app is not handed to another that may not make it.
 func TestConnectionsOfAppsWithOtherBoundsAreNotShared(t *testing.T) {
 	t.Parallel()
 	var conns atomic.Int32

@@ -216,8 +216,8 @@ func beforeRequest(s brokenServer) brokenServer {
 	return s
 }
 
-// brokenServers returns all broken servers by name. Callers trust the certificates of those with
-// TLS, unless the certificate is what is broken.
+// brokenServers returns all broken servers by name. Callers trust the certificates of those with TLS, unless the
+// certificate is the broken part.
 func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
 	const (

@@ -124,8 +124,8 @@ func (r *runningServer) url() string {
 	return "http://" + r.address
 }
 
-// call calls the server once and checks the outcome. Calls that time out do so after timeout; one that did not would keep
-// the test from ending.
+// call calls the server once and checks the outcome. Calls of servers that time out must end after timeout: one that
+// does not would keep the test from ending.
 func (r *runningServer) call(
 	ctx context.Context, i *invoke.Invoker, trusted *target.TLS, timeout time.Duration,
 ) (run.Outcome, error) {
@@ -168,8 +168,8 @@ func (r *runningServer) callOften(
 	return succeeding.Load(), err
 }
 
-// callAll calls a server so often, and reports how many requests it got. Calls that time out may do so before a slow machine
-// has connected them all; then it calls another server like it, with timeouts twice as long.
+// callAll makes many calls to a server, and reports how many requests it got. On a slow machine calls may time out
+// before all are connected; then it calls another server of the same kind, with timeouts twice as long.
 func (s brokenServer) callAll(t *testing.T, i *invoke.Invoker, good tls.Certificate, calls int) {
 	t.Helper()
 	trusted := &target.TLS{CACertificates: pemOf(good)}
@@ -201,7 +201,7 @@ func TestBrokenServers(t *testing.T) {
 	calls := callsPerServer(t)
 	good := certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
 	before, files := goleak.IgnoreCurrent(), openFiles()
-	t.Run("servers", func(t *testing.T) { // which closes its servers at the end
+	t.Run("servers", func(t *testing.T) { // closes its servers at the end
 		i := invoke.New(invoke.Options{
 			Egress:   web.Egress{Loopback: true},
 			Resolver: &net.Resolver{PreferGo: true, Dial: nameServer(t, brokenNames)},
@@ -210,7 +210,7 @@ func TestBrokenServers(t *testing.T) {
 		for name, s := range brokenServers(t, good) {
 			t.Run(name, func(t *testing.T) {
 				if s.state == timedOut {
-					t.Parallel() // they wait, and take no processor
+					t.Parallel() // they only wait, and use no processor
 				}
 				s.callAll(t, i, good, calls)
 			})

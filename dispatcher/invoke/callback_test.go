@@ -33,7 +33,7 @@ func longCall(url string) (call target.Call, token string) {
 	return call, run.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
 }
 
-func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
+func TestTargetOfALongJobGetsItsCallbackURL(t *testing.T) {
 	t.Parallel()
 	var got *http.Request
 	var body []byte
@@ -64,7 +64,7 @@ func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
 	}
 }
 
-// A target whose API is given reads where to call back in its own fields.
+// A target with an existing API gets the callback in its own fields.
 func TestTemplatesPlaceTheCallback(t *testing.T) {
 	t.Parallel()
 	var header http.Header
@@ -106,7 +106,7 @@ func TestTemplatesPlaceTheCallback(t *testing.T) {
 	}
 }
 
-func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
+func TestKeyOfCallbacksIsReadOnceWithinABoundedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stalled, reads := true, 0
@@ -118,7 +118,7 @@ func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
 			return callbackKey(ctx)
 		}})
 		defer i.Close()
-		call, _ := longCall("http://127.0.0.1:1") // denied, once the key is there
+		call, _ := longCall("http://127.0.0.1:1") // denied, once the key is read
 		start := time.Now()
 		var attempts sync.WaitGroup
 		for range 3 {

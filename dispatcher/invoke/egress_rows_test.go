@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// The list of bad inputs: nothing is sent to any of these, whichever resolver looks them up and whatever
-// proxy the environment names. A node that opens loopback and private networks opens no more than that.
+// The list of bad inputs: nothing is sent to any of these, with any resolver and with any proxy in the environment. A
+// node that opens loopback and private networks opens no more than that.
 func TestEgressRowsOfBadInputsAreDenied(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	dns := nameServer(t, map[string]named{
@@ -65,7 +65,7 @@ func TestEgressRowsOfBadInputsAreDenied(t *testing.T) {
 	}
 }
 
-// A receiver cannot lead a node on to where it may not go: a redirect is a response, not an order.
+// A receiver cannot lead a node to a denied address: a redirect is a response, not an order.
 func TestRedirectsToDeniedAddressesAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	private := newCanary(t)

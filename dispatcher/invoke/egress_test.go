@@ -182,16 +182,16 @@ func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 		"wrapped in IPv6": {
 			web.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "[::ffff:127.0.0.1]", true,
 		},
-		"private, and none is listed":      {web.Egress{}, "10.2.0.1", true},
-		"unique local, and none is listed": {web.Egress{}, "[fd12::1]", true},
-		"shared, and none is listed":       {web.Egress{}, "100.64.0.1", true},
-		"private, and others are allowed":  {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "10.2.0.1", true},
-		"unique local, and none is":        {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "[fd12::1]", true},
-		"shared, and none is":              {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "100.64.0.1", true},
-		"the node's own API":               {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.1", true},
-		"the same as IPv6 writes it":       {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "[::ffff:7f00:1]", true},
-		"the API on all addresses":         {web.Egress{Loopback: true, OwnPorts: []uint16{own.Port()}}, "127.0.0.4", true},
-		"another address of the same port": {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.3", false},
+		"private, and none is listed":       {web.Egress{}, "10.2.0.1", true},
+		"unique local, and none is listed":  {web.Egress{}, "[fd12::1]", true},
+		"shared, and none is listed":        {web.Egress{}, "100.64.0.1", true},
+		"private, with others allowed":      {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "10.2.0.1", true},
+		"unique local, with others allowed": {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "[fd12::1]", true},
+		"shared, with others allowed":       {web.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "100.64.0.1", true},
+		"the node's own API":                {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.1", true},
+		"the same as IPv6 writes it":        {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "[::ffff:7f00:1]", true},
+		"the API on all addresses":          {web.Egress{Loopback: true, OwnPorts: []uint16{own.Port()}}, "127.0.0.4", true},
+		"another address of the same port":  {web.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.3", false},
 	} {
 		i := invoke.New(invoke.Options{Egress: tt.egress})
 		before := listener.hits.Load()

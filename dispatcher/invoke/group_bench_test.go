@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// BenchmarkGroup compares a signed request to the next of 20 registered endpoints with one to the next of 20 webhooks, in
-// turns, in processor time, which other processes of a machine change less than the time that passes. Bar: 1.10 times.
+// BenchmarkGroup compares a signed request to the next of 20 registered endpoints with one to the next of 20 webhooks,
+// in turns. It measures processor time, which other processes disturb less than elapsed time. Bar: 1.10 times.
 func BenchmarkGroup(b *testing.B) {
 	var webhooks []target.Call
 	grouped := signedCall("")

@@ -36,8 +36,8 @@ func (f *fleet) registered(networks, ports []string, urls ...string) {
 	}
 }
 
-// A registered endpoint that resolves to what the group or the app may not call gets nothing, no matter how it is spelled
-// and when the name changes its address; neither a request, nor a probe, nor a secret.
+// A registered endpoint that resolves to an address outside the limits of the group or the app gets nothing, in any
+// spelling and whenever the name changes its address: no request, no probe and no secret.
 func TestHostileEndpointGetsNothing(t *testing.T) {
 	t.Parallel()
 	canary := newCanary(t)
@@ -79,8 +79,8 @@ func TestHostileEndpointGetsNothing(t *testing.T) {
 	}
 }
 
-// The limits of registered endpoints are those of each connection: none that a webhook or a declared endpoint has left
-// open is used for a registered one outside of them.
+// The limits of registered endpoints apply to each connection: no connection that a webhook or a declared endpoint has
+// left open is used for a registered one outside of them.
 func TestRegisteredEndpointUsesNoConnectionOfOthers(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 1), newInvoker(t)
@@ -134,7 +134,7 @@ func TestEndpointCannotRedirect(t *testing.T) {
 	}
 }
 
-// An endpoint given by address is asked under the name of the group, and must have its certificate.
+// A request to an endpoint given by address carries the server name of the group, which its certificate must match.
 func TestServerNameIsSentAndChecked(t *testing.T) {
 	t.Parallel()
 	hosts, names := make(chan string, 10), make(chan string, 10)

@@ -34,7 +34,7 @@ type workers struct {
 	port int
 
 	mu   sync.Mutex
-	seen map[string]string // by the address that was dialled: the Host
+	seen map[string]string // the Host by the dialled address
 }
 
 func newWorkers(t *testing.T) *workers {
@@ -58,7 +58,7 @@ func newWorkers(t *testing.T) *workers {
 	return w
 }
 
-// hosts returns the addresses that were called, with the Host that they got, and forgets them.
+// hosts returns the called addresses with their Host, and clears them.
 func (w *workers) hosts() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *workers) hosts() map[string]string {
 	return seen
 }
 
-// namedGroup is a group of which all endpoints come from DNS.
+// namedGroup is a group with all endpoints from DNS.
 func namedGroup(all map[string]target.DNSMembers) *target.GroupVersion {
 	group := &target.GroupVersion{}
 	group.SetDefaults()
@@ -76,7 +76,7 @@ func namedGroup(all map[string]target.DNSMembers) *target.GroupVersion {
 	return &target.GroupVersion{EndpointGroup: resolved}
 }
 
-// invokerOf returns an invoker that asks a name server.
+// invokerOf returns an invoker that uses a name server.
 func invokerOf(t *testing.T, server *dnstest.Server, egress web.Egress) *invoke.Invoker {
 	t.Helper()
 	i := invoke.New(invoke.Options{Egress: egress, NameServers: []netip.AddrPort{server.Address}, Resolver: server.Resolver()})
@@ -162,7 +162,7 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 	}
 }
 
-// A name that changes its addresses does so for requests, within its TTL.
+// When a name changes its addresses, requests follow within its TTL.
 func TestEndpointsFollowTheirName(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)
@@ -205,7 +205,7 @@ func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
 	}
 }
 
-// Without an address, nothing is sent, and the status says why.
+// Without an address, nothing is sent, and the status shows the reason.
 func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
@@ -237,7 +237,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 	}
 }
 
-// What a name leads to is called only if the node and the bounds of the app allow that address, its name and its port.
+// An address of a name is called only if the node and the bounds of the app allow the address, its name and its port.
 func TestHostileNameGetsNothing(t *testing.T) {
 	t.Parallel()
 	canary := newCanary(t)
@@ -300,7 +300,7 @@ func TestHostileNameGetsNothing(t *testing.T) {
 	}
 }
 
-// A name that leads to an allowed address at first, and then to another one, gets nothing from then on.
+// When a name changes from an allowed address to another one, nothing is sent to it from then on.
 func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)
@@ -324,7 +324,7 @@ func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	}
 }
 
-// The certificate of an address is to have the name that leads there.
+// The certificate of an address must have the name that resolves to it.
 func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
@@ -344,7 +344,7 @@ func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	}
 }
 
-// An app that may call some hosts alone may call addresses by a name among them.
+// An app that may call only some hosts may call addresses by a name among them.
 func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	t.Parallel()
 	server, w := dnstest.Start(t), newWorkers(t)

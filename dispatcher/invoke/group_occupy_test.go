@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// slotsOf lets a call take slots of endpoints. It notes for which it was asked, and grants what respond says.
+// slotsOf lets a call take slots of endpoints. It notes the requested endpoints, and grants the response of respond.
 func slotsOf(call *target.Call, respond func(endpoint string, ifFree bool) target.EndpointGrant) (asked *[]string) {
 	asked = new([]string)
 	call.Occupy = func(endpoint string, ifFree bool) target.EndpointGrant {
@@ -35,8 +35,8 @@ func TestSlotIsTakenForEachEndpointThatIsTried(t *testing.T) {
 	}
 }
 
-// A run that waited for an endpoint goes there, whatever the strategy says, unless it refuses or is not there any more.
-func TestRunGoesToTheEndpointThatItWaitedFor(t *testing.T) {
+// A run that waited for an endpoint goes there, with any strategy, unless the endpoint refuses or is deleted.
+func TestRunGoesToItsAwaitedEndpoint(t *testing.T) {
 	t.Parallel()
 	waited := func(at string) func(string, bool) target.EndpointGrant {
 		first := true

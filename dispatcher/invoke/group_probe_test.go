@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// answering sets what endpoints respond to probes, and returns the URIs of the probes.
+// answering sets the responses of endpoints to probes, and returns the URIs of the probes.
 func (f *fleet) answering(statuses ...int) *sync.Map {
 	uris := &sync.Map{}
 	f.respond = func(n int, w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 	f.group.Path = "/base"
 	f.group.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Value: input.NewSensitive("hunter2")}}}
 	var group errgroup.Group
-	for n := range 100 { // fires at once are one question
+	for n := range 100 { // fires at once send one probe
 		group.Go(func() error {
 			o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n), routing.Failover))
 			if o.State != run.Succeeded || o.Response.Endpoint != "e3" {
@@ -151,7 +151,7 @@ func TestBusyoverChoosesTheFirstEndpointThatIsIdle(t *testing.T) {
 	}
 }
 
-// Fires at once go to different endpoints, also before the first has said that it is busy.
+// Fires at once go to different endpoints, even before the first has reported to be busy.
 func TestIdleEndpointGetsOneOfManyRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 5), newInvoker(t)
@@ -181,7 +181,7 @@ func TestIdleEndpointGetsOneOfManyRequestsAtOnce(t *testing.T) {
 	if counts := f.counts(); took.Load() != 5 || busy.Load() != 45 || fmt.Sprint(counts) != "[1 1 1 1 1]" {
 		t.Errorf("%d took, %d found all busy, counts = %v; want 5, 45 and one each", took.Load(), busy.Load(), counts)
 	}
-	// What is over keeps no endpoint busy.
+	// A request that has ended keeps no endpoint busy.
 	if at := mustSucceed(t, i, f.call("ping", routing.BusyOver)); at != "e0" {
 		t.Errorf("request went to %s, want e0", at)
 	}

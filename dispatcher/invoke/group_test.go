@@ -27,9 +27,9 @@ import (
 type fleet struct {
 	group   *target.GroupVersion
 	servers []*httptest.Server
-	hits    []atomic.Int64 // requests but for probes
+	hits    []atomic.Int64 // requests without probes
 	probes  []atomic.Int64
-	// respond overrides what a server responds; nil: 204. A probe has method GET.
+	// respond replaces the response of a server; nil: 204. A probe has method GET.
 	respond func(n int, w http.ResponseWriter, r *http.Request)
 }
 
@@ -85,7 +85,7 @@ func (f *fleet) refusing(t *testing.T, n int) refusedPort {
 	return refuse(t, f.servers[n].Listener.Addr().String())
 }
 
-// mustSucceed makes an attempt and returns the endpoint that it went to.
+// mustSucceed makes an attempt and returns its endpoint.
 func mustSucceed(t *testing.T, i *invoke.Invoker, call target.Call) string {
 	t.Helper()
 	o := i.Invoke(t.Context(), call)
@@ -95,7 +95,7 @@ func mustSucceed(t *testing.T, i *invoke.Invoker, call target.Call) string {
 	return o.Response.Endpoint
 }
 
-func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
+func TestEndpointGetsTheRequestOfTheJob(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	i := withSecrets(t, map[string]string{"key": "wJalrXUtnFEMI", "token": "session"})
@@ -239,7 +239,7 @@ func TestHashKeyDecidesTheEndpoint(t *testing.T) {
 	}
 }
 
-// Endpoints that do not take the connection cost no run and no attempt, and are tried rarely.
+// Endpoints that refuse connections cost no run and no attempt, and are tried rarely.
 func TestNextEndpointIsTriedWhenOneRefusesTheConnection(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 5), newInvoker(t)
@@ -277,7 +277,7 @@ func TestEndpointThatComesBackGetsRequests(t *testing.T) {
 	}
 }
 
-// An endpoint whose packets are lost takes half of the time that is left.
+// An endpoint whose packets are lost takes half of the remaining time.
 func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -311,7 +311,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 	t.Error("no request went to e0 while a could not be reached, with a suspect afterwards")
 }
 
-// What an endpoint may have received goes to no other.
+// A request that an endpoint may have received goes to no other.
 func TestNoOtherEndpointIsTriedAfterTheRequestWasSent(t *testing.T) {
 	t.Parallel()
 	for what, respond := range map[string]func(int, http.ResponseWriter, *http.Request){
@@ -361,7 +361,7 @@ func TestNoOtherEndpointIsTriedAfterTheTimeout(t *testing.T) {
 			t.Fatalf("outcome = %+v, want a timeout after the request was sent", o)
 		}
 	}
-	// HTTP recalls nothing, so what was sent arrives, if late.
+	// HTTP cannot recall a request, so a sent one arrives, if late.
 	late, cancel := context.WithTimeout(t.Context(), ample)
 	defer cancel()
 	for waiting := maps.Clone(sent); len(waiting) > 0; {
@@ -380,7 +380,7 @@ func TestNoOtherEndpointIsTriedAfterTheTimeout(t *testing.T) {
 	}
 }
 
-func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
+func TestAttemptWithoutAnEndpointShowsTheReason(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 3), newInvoker(t)
 	for n := range f.servers {
@@ -405,7 +405,7 @@ func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
 	}
 }
 
-// A shard goes to its endpoint while that may be chosen, and else to another, under the same index and total.
+// A shard goes to its endpoint while that may be chosen, and otherwise to another, under the same index and total.
 func TestShardGoesToItsEndpointOrElseToAnother(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 4)

@@ -21,12 +21,12 @@ import (
 
 const accessToken = "default_token_of_executors"
 
-// executors are a fleet that responds as executors of XXL-JOB do.
+// executors are a fleet that responds like executors of XXL-JOB.
 type executors struct {
 	*fleet
 	mu       sync.Mutex
 	requests []executorRequest
-	// replies are what paths respond with; others respond with success.
+	// replies are the responses by path; other paths respond with success.
 	replies map[string]string
 }
 
@@ -71,7 +71,7 @@ func (e *executors) reply(t *testing.T, n int, r *http.Request) string {
 	return `{"code":200,"msg":null}`
 }
 
-// paths returns what was asked of whom, and forgets it.
+// paths returns the paths of the requests with their executors, and clears them.
 func (e *executors) paths() (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -170,7 +170,7 @@ func TestRunThatAnExecutorRefusesFails(t *testing.T) {
 	}
 }
 
-// An executor accepts a run in either shape, too, and is idle or not.
+// An executor also accepts a run in either shape, and is idle or not.
 func TestExecutorsReplyInEitherShape(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 2), newInvoker(t)
@@ -229,7 +229,7 @@ func TestExecutorStopsARunThatIsCancelledWhileItAccepts(t *testing.T) {
 	}
 }
 
-// of returns a question about an attempt to the first executor.
+// of returns a call about an attempt, for the first executor.
 func (e *executors) of() target.ExecutorCall {
 	bounds := target.Bounds{}.WithDefaults("demo")
 	call := e.call("sync", routing.First)
@@ -269,7 +269,7 @@ func TestLogIsReadFromTheExecutor(t *testing.T) {
 	}
 }
 
-func TestQuestionsToExecutorsObeyTheEgressRules(t *testing.T) {
+func TestRequestsToExecutorsObeyTheEgressRules(t *testing.T) {
 	t.Parallel()
 	e, i := newExecutors(t, 1), newInvoker(t)
 	call := e.of()

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// heldFor returns a Call.Held that is true so many times.
+// heldFor returns a Call.Held that is true for a number of calls.
 func heldFor(times int64) func() bool {
 	var asked atomic.Int64
 	return func() bool { return asked.Add(1) <= times }
@@ -34,7 +34,7 @@ func TestNothingIsSentOnceTheRunIsAnotherNodes(t *testing.T) {
 	}
 	call := callTo(server.URL, http.MethodPost, ample)
 	call.Held = heldFor(1000)
-	for range 2 { // the second time over the connection that was kept
+	for range 2 { // the second time over the kept connection
 		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
 			t.Errorf("held: outcome = %+v, want success", o)
 		}

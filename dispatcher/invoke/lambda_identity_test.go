@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// T4: what a role sees of a session is the app's, whatever the job declares, so trust policies tell apps apart.
+// T4: the identity of a role session is the app's, whatever the job declares, so trust policies can distinguish apps.
 func TestRoleSessionsCarryTheIdentityOfTheApp(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(http.ResponseWriter, *http.Request) {})
@@ -76,7 +76,7 @@ func TestFunctionsAndRolesOutsideTheBoundsAreRefused(t *testing.T) {
 	}
 }
 
-// What the credentials of a role are never reaches the ledger, even if a function finds them and says so.
+// The credentials of a role never reach the ledger, even if a function finds and returns them.
 func TestCredentialsOfARoleAreNotKept(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -28,7 +28,7 @@ const (
 	topic = "arn:aws:sns:eu-central-1:123456789012:orders"
 )
 
-// messenger is AWS with a queue and a topic, both also as FIFO ones, and an invoker that sends to them.
+// messenger is AWS with a queue and a topic, each also as FIFO, and an invoker that sends to them.
 type messenger struct {
 	*invoke.Invoker
 	aws *servers.AWS
@@ -167,8 +167,8 @@ func TestQueueOrTopicOutsideTheBoundsGetsNothing(t *testing.T) {
 	}
 }
 
-// Each way to fail has one class and one request: the engine decides what is sent again.
-func TestFailuresOfQueuesAndTopicsAreTold(t *testing.T) {
+// Each failure has one class and one request: the engine decides about retries.
+func TestFailuresOfQueuesAndTopicsHaveTheirClass(t *testing.T) {
 	t.Parallel()
 	const (
 		failed, lost, timedOut = run.Failed, run.Lost, run.TimedOut
@@ -181,19 +181,19 @@ func TestFailuresOfQueuesAndTopicsAreTold(t *testing.T) {
 		class run.Class
 	}
 	both := map[string]expectation{
-		"throttled by the gateway":   {servers.Fault{Status: 429, Code: "TooManyRequestsException"}, failed, throttled},
-		"throttled":                  {servers.Fault{Status: 400, Code: "ThrottlingException"}, failed, throttled},
-		"throttled as older ones do": {servers.Fault{Status: 400, Code: "Throttling"}, failed, throttled},
-		"denied":                     {servers.Fault{Status: 403, Code: "AccessDenied"}, failed, config},
-		"an expired token":           {servers.Fault{Status: 403, Code: "ExpiredToken"}, failed, credential},
-		"an unknown key":             {servers.Fault{Status: 403, Code: "InvalidClientTokenId"}, failed, credential},
-		"a clock that is wrong":      {servers.Fault{Status: 403, Code: "SignatureDoesNotMatch"}, failed, credential},
-		"trouble inside":             {servers.Fault{Status: 500, Code: "InternalFailure"}, failed, serverErr},
-		"unavailable":                {servers.Fault{Status: 503, Code: "ServiceUnavailable"}, failed, serverErr},
-		"a page of a proxy":          {servers.Fault{Status: 502, Body: "<html>bad gateway"}, failed, serverErr},
-		"not an answer":              {servers.Fault{Status: 200, Body: "<html>a captive portal"}, lost, run.ClassOther},
-		"no response in time":        {servers.Fault{Slow: true}, timedOut, run.ClassTimeout},
-		"reset in the middle":        {servers.Fault{Reset: true}, lost, run.ClassReset},
+		"throttled by the gateway":      {servers.Fault{Status: 429, Code: "TooManyRequestsException"}, failed, throttled},
+		"throttled":                     {servers.Fault{Status: 400, Code: "ThrottlingException"}, failed, throttled},
+		"throttled as older ones do":    {servers.Fault{Status: 400, Code: "Throttling"}, failed, throttled},
+		"denied":                        {servers.Fault{Status: 403, Code: "AccessDenied"}, failed, config},
+		"an expired token":              {servers.Fault{Status: 403, Code: "ExpiredToken"}, failed, credential},
+		"an unknown key":                {servers.Fault{Status: 403, Code: "InvalidClientTokenId"}, failed, credential},
+		"a clock that is wrong":         {servers.Fault{Status: 403, Code: "SignatureDoesNotMatch"}, failed, credential},
+		"trouble inside":                {servers.Fault{Status: 500, Code: "InternalFailure"}, failed, serverErr},
+		"unavailable":                   {servers.Fault{Status: 503, Code: "ServiceUnavailable"}, failed, serverErr},
+		"a page of a proxy":             {servers.Fault{Status: 502, Body: "<html>bad gateway"}, failed, serverErr},
+		"a response of another service": {servers.Fault{Status: 200, Body: "<html>a captive portal"}, lost, run.ClassOther},
+		"no response in time":           {servers.Fault{Slow: true}, timedOut, run.ClassTimeout},
+		"reset in the middle":           {servers.Fault{Reset: true}, lost, run.ClassReset},
 	}
 	of := map[string]map[string]expectation{
 		queue: {
@@ -255,7 +255,7 @@ func withTimeout(call target.Call, timeout time.Duration) target.Call {
 	return call
 }
 
-// A response that is lost leaves the message where it is. A second attempt adds none to a FIFO queue, because its
+// A lost response leaves the message in the queue. A second attempt adds none to a FIFO queue, because its
 // deduplication id is the event id.
 func TestSecondAttemptAddsNothingToAFIFOQueue(t *testing.T) {
 	t.Parallel()
@@ -299,7 +299,7 @@ func TestMessageThatCannotBeFilledInIsNotSent(t *testing.T) {
 	}
 }
 
-func TestAttemptThatIsCancelledSaysSo(t *testing.T) {
+func TestCancelledMessageIsRecordedAsCancelled(t *testing.T) {
 	t.Parallel()
 	m := newMessenger(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -309,7 +309,7 @@ func TestAttemptThatIsCancelledSaysSo(t *testing.T) {
 	}
 }
 
-// Whether AWS has a message is unknown if a kept connection breaks before the response, and it is not sent again unasked.
+// If a kept connection breaks before the response, AWS may have the message, and the client does not repeat it.
 func TestMessageIsSentOnceIfTheConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32

@@ -17,7 +17,7 @@ type named struct {
 	lists  [][]string // its addresses: one list after the other, and the last one from then on
 	code   dnsmessage.RCode
 	silent bool
-	after  time.Duration // what it says, it says so late
+	after  time.Duration // how late it responds
 }
 
 // nameServer starts a name server for A records. It returns a function that dials it.
@@ -63,7 +63,7 @@ func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, 
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range clients {
-			_ = c.Close() // or a resolver that awaits a response goes on for some seconds
+			_ = c.Close() // otherwise a resolver that awaits a response goes on for some seconds
 		}
 	})
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -78,8 +78,7 @@ func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, 
 	}
 }
 
-// responseA turns a question into its response. It reports whether the question was for the
-// addresses of an existing name.
+// responseA turns a query into its response. It reports whether the query was for the addresses of an existing name.
 func responseA(m *dnsmessage.Message, lists [][]string, asked int) bool {
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	q := m.Questions[0]

@@ -66,7 +66,7 @@ func newKey(t *testing.T, key crypto.Signer, err error) (string, crypto.PublicKe
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), key.Public()
 }
 
-// The server verifies the signature with the public key, and the claims as RFC 7523 says.
+// The server verifies the signature with the public key, and the claims by RFC 7523.
 func TestTokenEndpointVerifiesTheJWTOfAClient(t *testing.T) {
 	t.Parallel()
 	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -111,7 +111,7 @@ func TestTokenEndpointVerifiesTheJWTOfAClient(t *testing.T) {
 	}
 }
 
-// wrongAssertion says what is wrong with the JWT in a request for a token. seen are the ids of those before.
+// wrongAssertion returns the problem of the JWT in a request for a token. seen are the ids of those before.
 func wrongAssertion(r *http.Request, public crypto.PublicKey, audience string, seen map[string]bool) string {
 	form := r.PostForm
 	if form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" || form.Has("client_secret") ||

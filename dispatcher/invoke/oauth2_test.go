@@ -32,7 +32,7 @@ type tokenServer struct {
 	asked atomic.Int32
 	mu    sync.Mutex
 	forms []url.Values
-	// respond overrides the response to request n, which counts from 1; nil: a token that lives for an hour.
+	// respond replaces the response to request n, which counts from 1; nil: a token that lives for an hour.
 	respond func(n int32, w http.ResponseWriter, r *http.Request)
 }
 
@@ -60,7 +60,7 @@ func (s *tokenServer) serve(w http.ResponseWriter, r *http.Request) {
 	issue(w, n)
 }
 
-// form is what the latest request for a token said.
+// form is the form of the latest request for a token.
 func (s *tokenServer) form() url.Values {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func say(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// clientOf returns a client of a token endpoint, whose secret is the file "secret".
+// clientOf returns a client of a token endpoint with the file "secret" as its secret.
 func clientOf(tokenURL string) *target.OAuth2Auth {
 	secret := secretFile("secret")
 	return &target.OAuth2Auth{TokenURL: tokenURL, ClientID: "billing", ClientSecret: &secret}
@@ -114,7 +114,7 @@ func TestTokenIsSentAndUsedAgain(t *testing.T) {
 	}
 }
 
-func TestTokensAreOfOneAppAndOneClient(t *testing.T) {
+func TestTokensBelongToOneAppAndOneClient(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"secret": "hunter2", "other": "hunter3"})
 	to, _ := recorder(t)
@@ -148,7 +148,7 @@ func TestTokensAreOfOneAppAndOneClient(t *testing.T) {
 	}
 }
 
-// Each failure has the class oauth2, sends nothing to the target, and says what the endpoint said.
+// Each failure has the class oauth2, sends nothing to the target, and shows the endpoint's message.
 func TestFailuresOfTokenEndpoints(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2-of-billing"
@@ -203,7 +203,7 @@ func TestFailuresOfTokenEndpoints(t *testing.T) {
 		"another kind of token": {func(w http.ResponseWriter, _ *http.Request) {
 			say(w, 200, `{"access_token":"a","token_type":"mac"}`)
 		}, "of the type mac", nil},
-		"a life that is no time": {func(w http.ResponseWriter, _ *http.Request) {
+		"an invalid life": {func(w http.ResponseWriter, _ *http.Request) {
 			say(w, 200, `{"access_token":"a","expires_in":"soon"}`)
 		}, "not JSON with a token", nil},
 		"a huge body": {func(w http.ResponseWriter, _ *http.Request) {
@@ -326,7 +326,7 @@ func TestManyAttemptsAskForOneToken(t *testing.T) {
 	}
 }
 
-// The authorization server rotates its keys, so the target refuses what it took before.
+// The authorization server rotates its keys, so the target refuses a token that it accepted before.
 func TestTokenThatIsRefusedIsReplacedForTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"secret": "hunter2"})
@@ -423,7 +423,7 @@ func TestTokenEndpointIsTrustedByItsOwnAuthorities(t *testing.T) {
 	}
 }
 
-// What a target repeats of a token, and of the secret of its client, is not stored.
+// If a target repeats a token or the secret of its client, that is not stored.
 func TestResponsesKeepNoTokenAndNoClientSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2 & söns"
@@ -480,7 +480,7 @@ func TestGroupGetsItsTokenBeforeItChoosesAnEndpoint(t *testing.T) {
 	}
 }
 
-// A probe carries the token too. One that is refused must not keep all endpoints from being chosen until it expires.
+// A probe carries the token too. A refused token must not keep all endpoints from being chosen until it expires.
 func TestProbeThatIsRefusedReplacesTheToken(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"secret": "hunter2"})

@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// ofTransport are headers that the connection adds, which are no part of what a job says.
+// ofTransport are headers that the connection adds; they are not part of the job.
 var ofTransport = []string{"Accept-Encoding", "Connection", "Content-Length"}
 
-func TestShownRequestIsTheOneThatAReceiverGetsButForItsSecrets(t *testing.T) {
+func TestShownRequestIsTheSentOneWithMaskedSecrets(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"password": "canary", "token": "canary", "key": "canary",
 		"sign": "whsec_Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmUhIQ=="})
@@ -64,7 +64,7 @@ func TestShownRequestIsTheOneThatAReceiverGetsButForItsSecrets(t *testing.T) {
 	}
 }
 
-// wantSame compares what is shown with what was received.
+// wantSame compares the shown request with the received one.
 func wantSame(t *testing.T, name, server string, shown target.ShownRequest, sent received) {
 	t.Helper()
 	if to := strings.ReplaceAll(shown.URL, target.Mask, "canary"); to != server+sent.url.RequestURI() {
@@ -95,7 +95,7 @@ func wantSame(t *testing.T, name, server string, shown target.ShownRequest, sent
 	}
 }
 
-func TestShownEventIsTheOneThatAFunctionGets(t *testing.T) {
+func TestShownEventIsTheSentOne(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
 	i := s.invoker()

@@ -46,7 +46,7 @@ func newStrict(t *testing.T, token string) *strict {
 	return s
 }
 
-// kept is where secrets are kept, and an invoker whose node may use them.
+// kept is the managers of secrets, and an invoker with a node that may use them.
 type kept struct {
 	*invoke.Invoker
 	aws   *servers.AWS
@@ -74,14 +74,14 @@ func keepSecrets(t *testing.T, m secret.Managers) *kept {
 	return k
 }
 
-// put stores a token everywhere.
+// put stores a token in all managers.
 func (k *kept) put(token string) {
 	k.aws.PutSecret("demo/api", fmt.Sprintf(`{"user":"ann","token":%q}`, token))
 	k.aws.PutParameter("/demo/token", token)
 	k.vault.Put("secret/data/demo", map[string]any{"token": token})
 }
 
-// fail has all managers fail.
+// fail makes all managers fail.
 func (k *kept) fail(f servers.Fault) {
 	k.aws.Fail("GetSecretValue", f)
 	k.aws.Fail("GetParameter", f)
@@ -115,7 +115,7 @@ func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
 	}
 }
 
-// T1: a secret that the bounds do not list is not even asked for.
+// T1: a secret outside the bounds is not even queried.
 func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 	t.Parallel()
 	k, to := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
@@ -133,8 +133,8 @@ func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
 	}
 }
 
-// A secret that is rotated while it is cached: the attempt that is refused makes one request, and the next sends the new
-// value. If the secret is the same, the refusal is the target's own.
+// A secret is rotated while it is cached: the refused attempt makes one request, and the next sends the new value. If
+// the secret is the same, the refusal is the target's own.
 func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
@@ -165,7 +165,7 @@ func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 	}
 }
 
-// withManagedClient is a call with a token of an OAuth 2 client, whose secret a manager keeps.
+// withManagedClient is a call with a token of an OAuth 2 client, whose secret is in a manager.
 func withManagedClient(url, tokenURL, reference string) target.Call {
 	call := withManaged(url, reference)
 	call.Target.Webhook.Auth = &target.Auth{OAuth2: &target.OAuth2Auth{
@@ -174,8 +174,8 @@ func withManagedClient(url, tokenURL, reference string) target.Call {
 	return call
 }
 
-// A client secret that is rotated while it is cached: the token endpoint refuses the old one, and the same attempt asks with the
-// new one.
+// A client secret is rotated while it is cached: the token endpoint refuses the old one, and the same attempt asks with
+// the new one.
 func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
@@ -196,7 +196,7 @@ func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
 	}
 }
 
-// A client secret that is refused and still the same: its manager is asked once more, the token endpoint is not.
+// If a refused client secret is still the same, its manager is queried once more, and the token endpoint is not.
 func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
@@ -213,7 +213,7 @@ func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
 	}
 }
 
-// Many attempts that are refused at once have the secret read again once, and all of them learn of the new value.
+// If many attempts are refused at once, the secret is read again once, and all of them get the new value.
 func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 	t.Parallel()
 	k, target := keepSecrets(t, secret.Managers{}), newStrict(t, "token-one")
@@ -236,8 +236,8 @@ func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 	}
 }
 
-// While a manager is in trouble, attempts send the last value; once it denies the secret or has lost it, they send nothing.
-func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
+// While a manager is in trouble, attempts send the last value; after a denial or a deletion, they send nothing.
+func TestTroubleOfManagersDiffersFromDenials(t *testing.T) {
 	t.Parallel()
 	for _, reference := range references {
 		k := keepSecrets(t, secret.Managers{Lifetime: time.Nanosecond, Keep: time.Hour})
@@ -254,7 +254,7 @@ func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
 		}
 		k.fail(servers.Fault{Status: 403, Code: "AccessDeniedException"})
 		o := attempt()
-		for o.State == run.Succeeded && t.Context().Err() == nil { // until the read next to the attempts has ended
+		for o.State == run.Succeeded && t.Context().Err() == nil { // until the background read has ended
 			o = attempt()
 		}
 		sent := target.requests.Load()
@@ -269,7 +269,7 @@ func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
 	}
 }
 
-// T4: the role that reads the secrets of an app carries its identity, so policies tell apps apart.
+// T4: the role that reads the secrets of an app carries its identity, so policies can distinguish apps.
 func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	t.Parallel()
 	k := keepSecrets(t, secret.Managers{AWSRole: "arn:aws:iam::123456789012:role/secrets-{app}"})
@@ -297,8 +297,8 @@ func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	}
 }
 
-// STS that is in trouble is no reason to forget a secret; a role that may not be assumed is.
-func TestTroubleOfRolesAndDenialsAreToldApart(t *testing.T) {
+// Trouble of STS does not drop a secret; a role that may not be assumed does.
+func TestTroubleOfRolesDiffersFromDenials(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fault servers.Fault

@@ -16,13 +16,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// carrying lets a call give a state of revision 7.
+// carrying gives a call a state of revision 7.
 func carrying(call target.Call, state string) target.Call {
 	call.Carried = &run.CarriedState{State: []byte(state), Revision: 7}
 	return call
 }
 
-func TestTargetIsGivenTheState(t *testing.T) {
+func TestTargetGetsTheState(t *testing.T) {
 	t.Parallel()
 	var header string
 	var has bool
@@ -45,7 +45,7 @@ func TestTargetIsGivenTheState(t *testing.T) {
 	}
 }
 
-func TestStateThatATargetReturns(t *testing.T) {
+func TestReturnedStateIsKeptOrRefused(t *testing.T) {
 	t.Parallel()
 	long, deep := strings.Repeat("x", run.MaxCarriedState), strings.Repeat("[", 33)+strings.Repeat("]", 33)
 	of := func(change func(*run.Key)) func(*target.Call) {
@@ -58,25 +58,25 @@ func TestStateThatATargetReturns(t *testing.T) {
 		status         int
 		header, body   string
 		change         func(*target.Call)
-		state, problem string // problem is the beginning of what the response says
+		state, problem string // problem is the beginning of the response's message
 	}{
-		"in the header":                  {header: `{"n": 2}`, state: `{"n":2}`},
-		"in the body":                    {body: `{"rows": 5, "carillon": {"state": [1, "ä€😀"]}}`, state: `[1,"\u00e4\u20ac\ud83d\ude00"]`},
-		"in both, the header decides":    {header: `1`, body: `{"carillon": {"state": 2}}`, state: `1`},
-		"null clears":                    {header: `null`, state: `null`},
-		"none":                           {body: `{"rows": 5}`},
-		"none in what is no object":      {body: `"carillon"`},
-		"of an attempt that failed":      {status: 500, header: `2`},
-		"of a job that carries none":     {header: `2`, change: func(c *target.Call) { c.Carried = nil }},
-		"that is not JSON":               {header: `{n: 2}`, problem: "the state is not JSON"},
-		"that is too long":               {header: `"` + long + `"`, problem: "the state has 4098 bytes without white space"},
-		"nested too deep":                {body: `{"carillon": {"state": ` + deep + `}}`, problem: "the state is nested 33 deep"},
-		"with NUL":                       {header: `"\u0000"`, problem: "the state holds NUL"},
-		"behind the part that is read":   {body: tooLong, problem: "the body is longer than the 64 KiB"},
-		"of a backfill":                  {header: `2`, change: backfill, problem: "a run of kind backfill"},
-		"of a shard":                     {header: `2`, change: shard, problem: "a shard of a broadcast"},
-		"with a secret of the request":   {header: `"s3cret-of-the-job"`, problem: "the state repeats a secret"},
-		"with a catch-up it is returned": {header: `2`, change: of(func(k *run.Key) { k.Kind = run.KindCatchUp }), state: `2`},
+		"in the header":                {header: `{"n": 2}`, state: `{"n":2}`},
+		"in the body":                  {body: `{"rows": 5, "carillon": {"state": [1, "ä€😀"]}}`, state: `[1,"\u00e4\u20ac\ud83d\ude00"]`},
+		"in both, the header decides":  {header: `1`, body: `{"carillon": {"state": 2}}`, state: `1`},
+		"null clears":                  {header: `null`, state: `null`},
+		"none":                         {body: `{"rows": 5}`},
+		"none outside of an object":    {body: `"carillon"`},
+		"of an attempt that failed":    {status: 500, header: `2`},
+		"of a job without a state":     {header: `2`, change: func(c *target.Call) { c.Carried = nil }},
+		"that is not JSON":             {header: `{n: 2}`, problem: "the state is not JSON"},
+		"that is too long":             {header: `"` + long + `"`, problem: "the state has 4098 bytes without white space"},
+		"nested too deep":              {body: `{"carillon": {"state": ` + deep + `}}`, problem: "the state is nested 33 deep"},
+		"with NUL":                     {header: `"\u0000"`, problem: "the state holds NUL"},
+		"after the part that is read":  {body: tooLong, problem: "the body is longer than the 64 KiB"},
+		"of a backfill":                {header: `2`, change: backfill, problem: "a run of kind backfill"},
+		"of a shard":                   {header: `2`, change: shard, problem: "a shard of a broadcast"},
+		"with a secret of the request": {header: `"s3cret-of-the-job"`, problem: "the state repeats a secret"},
+		"of a catch-up":                {header: `2`, change: of(func(k *run.Key) { k.Kind = run.KindCatchUp }), state: `2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

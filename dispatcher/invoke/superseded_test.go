@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// refusal is how a target responds.
+// refusal is the response of a target.
 type refusal struct {
 	status int
 	header string // the value of carillon-outcome
@@ -28,7 +28,7 @@ func (r refusal) serve(w http.ResponseWriter) {
 
 const superseded = run.State("superseded")
 
-// Only the receiver knows what it has done. A status of 409 without the mark says something else.
+// Only the receiver knows which requests are stale. A status of 409 without the mark means something else.
 func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
 	t.Parallel()
 	const mark = `{"carillon":{"outcome":"superseded"}}`

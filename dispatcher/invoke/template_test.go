@@ -79,8 +79,7 @@ func TestBodyTemplateBecomesTheDataOfACloudEvent(t *testing.T) {
 	}
 }
 
-// A template may fail with the values of a run. Then nothing is sent, and the error contains none of
-// the payload.
+// A template may fail with the values of a run. Then nothing is sent, and the error contains no part of the payload.
 func TestFailedTemplatesAreNotSent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)

@@ -29,13 +29,13 @@ func fullListener(t *testing.T) string {
 	}
 	for range 20 {
 		fd := newSocket(t)
-		// The kernel itself looks after this time whether the connection is there, however late the test gets to know.
+		// The kernel itself checks the connection after this time, however late the test learns of it.
 		if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &syscall.Timeval{Usec: 500_000}); err != nil {
 			t.Fatal(err)
 		}
 		switch err := syscall.Connect(fd, p.name); {
 		case errors.Is(err, syscall.EINPROGRESS), errors.Is(err, syscall.EAGAIN):
-			return p.address // this socket goes on asking, and takes the place if there is one after all
+			return p.address // this socket keeps trying, and takes the place if there is one after all
 		case err != nil && !errors.Is(err, syscall.EINTR):
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ type refusedPort struct {
 	address string
 }
 
-// refuse takes a port of 127.0.0.1, which nothing else has; with port 0, any.
+// refuse takes a free port of 127.0.0.1; with port 0, any.
 func refuse(t *testing.T, address string) refusedPort {
 	t.Helper()
 	to, err := net.ResolveTCPAddr("tcp", address)

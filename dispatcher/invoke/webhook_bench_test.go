@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// BenchmarkWebhook measures what a node spends on a signed request and its response.
+// BenchmarkWebhook measures a node's cost of a signed request and its response.
 func BenchmarkWebhook(b *testing.B) {
 	invoker := New(Options{Egress: web.Egress{Loopback: true}})
 	defer invoker.Close()
@@ -61,7 +61,7 @@ func benchServer(b *testing.B) string {
 	return listener.Addr().String()
 }
 
-// respond responds to each request of a connection whose body ends as the benchmark's does.
+// respond responds to each request of a connection. The bodies end like the benchmark's.
 func respond(connection net.Conn) {
 	defer connection.Close()
 	in := bufio.NewReader(connection)

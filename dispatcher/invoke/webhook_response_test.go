@@ -46,19 +46,19 @@ func TestSuccessCodesAndExpectBodyDecideTheOutcome(t *testing.T) {
 		expect string
 		class  run.Class
 	}{
-		"2xx by default":       {query: "status=299"},
-		"a code that is given": {query: "status=404", codes: []target.SuccessCode{"2xx", "404"}},
-		"one that is not": {
+		"2xx by default": {query: "status=299"},
+		"a listed code":  {query: "status=404", codes: []target.SuccessCode{"2xx", "404"}},
+		"a code that is not listed": {
 			query: "status=405", codes: []target.SuccessCode{"2xx", "404"}, class: run.ClassHTTP4xx,
 		},
-		"200 where 204 is wanted": {query: "status=200", codes: []target.SuccessCode{"204"}, class: run.ClassHTTP2xx},
-		"a redirect as success":   {query: "status=302", codes: []target.SuccessCode{"3xx"}},
-		"as expected":             {query: "status=200&body=all+done", expect: "done$"},
-		"not as expected":         {query: "status=200&body=failed", expect: "^done$", class: run.ClassBody},
-		"no body":                 {query: "status=200", expect: "done", class: run.ClassBody},
-		"beyond what is read":     {query: "status=200&body=long", expect: "done", class: run.ClassBodyTooLarge},
-		"within what is read":     {query: "status=200&body=long", expect: "^x+"},
-		"a failure that matches":  {query: "status=500&body=done", expect: "done", class: run.ClassHTTP5xx},
+		"200 where 204 is wanted":      {query: "status=200", codes: []target.SuccessCode{"204"}, class: run.ClassHTTP2xx},
+		"a redirect as success":        {query: "status=302", codes: []target.SuccessCode{"3xx"}},
+		"as expected":                  {query: "status=200&body=all+done", expect: "done$"},
+		"not as expected":              {query: "status=200&body=failed", expect: "^done$", class: run.ClassBody},
+		"no body":                      {query: "status=200", expect: "done", class: run.ClassBody},
+		"beyond the part that is read": {query: "status=200&body=long", expect: "done", class: run.ClassBodyTooLarge},
+		"within the part that is read": {query: "status=200&body=long", expect: "^x+"},
+		"a failure that matches":       {query: "status=500&body=done", expect: "done", class: run.ClassHTTP5xx},
 	} {
 		call := callTo(url+"/?"+tt.query, "POST", ample)
 		call.Target.Webhook.SuccessCodes, call.Target.Webhook.ExpectBody = tt.codes, tt.expect

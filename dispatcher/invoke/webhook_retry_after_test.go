@@ -37,7 +37,7 @@ func TestRetryAfterIsReadAndInvalidValuesIgnored(t *testing.T) {
 		"an instant in another form":     {429, "2026-05-01T10:00:30Z", none},
 		"words":                          {429, "soon", none},
 		"empty":                          {429, "", none},
-		"with a success it says nothing": {200, "120", none},
+		"ignored with a success":         {200, "120", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

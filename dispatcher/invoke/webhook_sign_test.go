@@ -48,7 +48,7 @@ func recorder(t *testing.T) (address string, requests chan received) {
 func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "demo"), 0o700); err != nil { // of the app of callTo
+	if err := os.Mkdir(filepath.Join(dir, "demo"), 0o700); err != nil { // for the app of callTo
 		t.Fatal(err)
 	}
 	for name, text := range files {
@@ -99,7 +99,7 @@ func TestStandardWebhooksVerifiesSignatures(t *testing.T) {
 		"three secrets":        {payload: []byte(`"ünïcödé ✓"`), secrets: []string{"a", "b", "c"}},
 		"a megabyte":           {payload: megabyte, secrets: []string{"c", "a"}},
 		"raw bytes":            {payload: []byte{0, 0xff, 0xfe, '\n', '"'}, secrets: []string{"b"}},
-		"ed25519 besides":      {payload: []byte(`{}`), secrets: []string{"a", "seed", "full"}},
+		"ed25519 in addition":  {payload: []byte(`{}`), secrets: []string{"a", "seed", "full"}},
 		"ed25519 of no body":   {method: "GET", secrets: []string{"a", "full"}},
 		"ed25519 of megabytes": {payload: megabyte, secrets: []string{"a", "seed"}},
 	} {

@@ -22,11 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ample is the timeout of calls that a test does not want to time out, and how long a test waits for what must happen:
-// longer than a loaded machine stalls.
+// ample is the timeout of calls that must not time out, and how long a test waits: longer than a loaded machine stalls.
 const ample = 5 * time.Minute
 
-// short is the timeout of calls to addresses where nobody responds.
+// short is the timeout of calls to addresses that do not respond.
 const short = 200 * time.Millisecond
 
 func callTo(url, method string, timeout time.Duration) target.Call {
@@ -132,7 +131,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 		state run.State
 		class run.Class
 	}{
-		"nobody listens":         {"http://" + refuse(t, "127.0.0.1:0").address, run.Failed, run.ClassConnectRefused},
+		"no listener":            {"http://" + refuse(t, "127.0.0.1:0").address, run.Failed, run.ClassConnectRefused},
 		"no such host":           {"http://nosuchhost.invalid/", run.Failed, run.ClassDNS},
 		"no response in time":    {slow.URL, run.TimedOut, run.ClassTimeout},
 		"a body that never ends": {drip.URL, run.TimedOut, run.ClassTimeout},
@@ -159,8 +158,8 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 	}
 }
 
-// timingOut makes an attempt with a timeout that the server lets pass. It repeats an attempt that a slow machine does not
-// even connect within the timeout, with one twice as long.
+// timingOut makes an attempt with a timeout that the server exceeds. If a slow machine does not even connect within the
+// timeout, it repeats the attempt with one twice as long.
 func timingOut(t *testing.T, i *invoke.Invoker, call target.Call) (o run.Outcome) {
 	t.Helper()
 	for timeout := 250 * time.Millisecond; timeout < ample; timeout *= 2 {

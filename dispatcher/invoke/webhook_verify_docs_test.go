@@ -24,8 +24,8 @@ type delivery struct {
 	genuine                                  bool
 }
 
-// verifiers are programs around the code in the docs. Each reads lines of secret, id, timestamp,
-// signatures and body in base64, separated by tabs. For each line it prints whether it is genuine.
+// verifiers are programs around the code in the docs. Each reads lines of secret, id, timestamp, signatures and body in
+// base64, separated by tabs. For each line it prints whether it is genuine.
 var verifiers = map[string]struct {
 	needs, file string
 	program     string // %s is the code in the docs

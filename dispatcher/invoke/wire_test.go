@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// A target sees one request for each attempt, however it breaks the connection and whatever the
-// method is, even with the headers that allow net/http to repeat a request.
+// A target sees one request for each attempt, with any break of the connection and any method, even with the headers
+// that allow net/http to repeat a request.
 func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	const attempts = 6

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// net/http has no types for these errors, and which of them a lost connection gives is a matter of
-// microseconds, so each text has a row here.
+// net/http has no types for these errors, and a lost connection gives any of them, depending on microseconds, so each
+// text has a row here.
 func TestLostConnectionsOfNetHTTPGiveClassReset(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

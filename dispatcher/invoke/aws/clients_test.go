@@ -19,7 +19,7 @@ func roleCall(n int) target.Call {
 	}}}
 }
 
-// T21: jobs choose what clients are kept by, so their number is bounded, and the configuration is loaded once.
+// T21: jobs choose the keys of clients, so the number of clients is bounded, and the configuration is loaded once.
 func TestClientsOfAWSAreBounded(t *testing.T) {
 	t.Parallel()
 	var loads atomic.Int32
@@ -44,8 +44,8 @@ func TestClientsOfAWSAreBounded(t *testing.T) {
 	}
 }
 
-// T21: while the configuration of AWS is loaded, which may take seconds, functions whose client is known are invoked.
-func TestLoadingTheConfigurationOfAWSBlocksNoOther(t *testing.T) {
+// T21: while the configuration of AWS is loaded, which may take seconds, functions with a known client are invoked.
+func TestLoadingTheConfigurationOfAWSBlocksNoKnownFunction(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})
 	var loads atomic.Int32

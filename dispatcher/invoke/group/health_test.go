@@ -46,11 +46,11 @@ func TestEndpointIsEjectedAfterFailuresInARow(t *testing.T) {
 		now = now.Add(pause)
 		s.retried("a", now) // one request tries a again
 		first(now, "b")
-		s.succeeded("a") // being connected is not enough
+		s.succeeded("a") // a connection is not enough
 		first(now, "b")
 		s.judged(group, a, broken, now, now)
 	}
-	s.judged(group, a, refused, now, now) // a response, if not the one that the job wants
+	s.judged(group, a, refused, now, now) // a response, although not the expected one
 	first(now, "a")
 	if got := s.status(&group.EndpointGroup, a, now); got.State != target.EndpointUp || got.Reason != "" {
 		t.Errorf("status = %+v", got)
@@ -120,7 +120,7 @@ func localGroups(t *testing.T) *Groups {
 	return g
 }
 
-// checker returns groups and a call of one with health checks of some servers that respond with a status each.
+// checker returns groups, and a call of one with health checks of some servers, each with its own status.
 func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Groups, target.Call) {
 	t.Helper()
 	group := &target.GroupVersion{}
@@ -149,7 +149,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	well.Store(http.StatusNoContent)
 	ill.Store(http.StatusServiceUnavailable)
 	g, call := checker(t, "demo", &well, &ill)
-	now := time.Now().Add(time.Hour) // so that the results hold, however long the machine takes
+	now := time.Now().Add(time.Hour) // the results then hold, however long the machine takes
 	round := func() {
 		g.CheckHealth(t.Context(), []target.Call{call}, now)
 		g.checks.running.Wait()
@@ -184,7 +184,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	}
 }
 
-// Checks that hang take no more than their share of the node.
+// Hanging checks take no more than their share of the node.
 func TestChecksAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -23,14 +23,14 @@ func TestListsOfNamesAreKeptForAStatedTime(t *testing.T) {
 		ttl   time.Duration
 		after time.Duration // since the list was read
 		kept  bool
-		again time.Duration // until the name is asked for again
+		again time.Duration // until the name is resolved again
 	}{
-		"gone just now":            {missing, 0, 89 * time.Second, true, 5 * time.Second},
-		"gone for a minute":        {missing, 0, 90 * time.Second, false, 5 * time.Second},
-		"gone, by a zone":          {missing, 12 * time.Second, time.Minute, true, 12 * time.Second},
-		"gone, for long":           {missing, time.Hour, time.Minute, true, 30 * time.Second},
-		"no response":              {broken, 0, 10*time.Minute + 29*time.Second, true, time.Second},
-		"no response for too long": {broken, 0, 10*time.Minute + 30*time.Second, false, time.Second},
+		"deleted just now":             {missing, 0, 89 * time.Second, true, 5 * time.Second},
+		"deleted a minute ago":         {missing, 0, 90 * time.Second, false, 5 * time.Second},
+		"deleted, with the zone's TTL": {missing, 12 * time.Second, time.Minute, true, 12 * time.Second},
+		"deleted, with a long TTL":     {missing, time.Hour, time.Minute, true, 30 * time.Second},
+		"no response":                  {broken, 0, 10*time.Minute + 29*time.Second, true, time.Second},
+		"no response for too long":     {broken, 0, 10*time.Minute + 30*time.Second, false, time.Second},
 	} {
 		n := newNames(nil, nil)
 		known := &knownName{}
@@ -93,7 +93,7 @@ func TestOldAnswersServeForSomeSeconds(t *testing.T) {
 	}
 }
 
-// The same addresses in another order are no change, so that routers keep what they count.
+// The same addresses in another order are no change, so that routers keep their counters.
 func TestOrderOfRecordsIsNoChange(t *testing.T) {
 	t.Parallel()
 	n, known, now := newNames(nil, nil), &knownName{}, time.Unix(1_800_000_000, 0)
@@ -113,7 +113,7 @@ func TestOrderOfRecordsIsNoChange(t *testing.T) {
 func TestKnownNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	n, now := newNames(nil, nil), time.Unix(1_800_000_000, 0)
-	n.closed = true // asks nobody
+	n.closed = true // sends no queries
 	used := nameKey{"used.test", "A"}
 	for i := range mostNames + 100 {
 		now = now.Add(time.Second)
@@ -129,7 +129,7 @@ func callOf(group *target.GroupVersion) target.Call {
 	return target.Call{App: group.App, Group: group, Bounds: &target.Bounds{}}
 }
 
-// A group keeps its list of endpoints while no name changes: routers count by it.
+// A group keeps its list of endpoints while no name changes, because routers count by it.
 func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	t.Parallel()
 	hooks := web.New(web.Options{Egress: web.Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}}, nil, nil)
@@ -156,7 +156,7 @@ func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	if second == first || len(second.Live) != 3 {
 		t.Errorf("after a change, group = %+v", second)
 	}
-	// An address that may not be called any more is an endpoint no more, and the other way round.
+	// An address that may not be called any more is no longer an endpoint, and the other way round.
 	bounded := callOf(group)
 	bounded.Bounds.Egress.Networks = []string{"10.1.0.0/16"}
 	if third := g.withNames(t.Context(), state, bounded, now, true); len(third.Live) != 2 {

@@ -18,7 +18,7 @@ func groupOf(ids ...string) *target.GroupVersion {
 	return group
 }
 
-// firstOf returns the endpoint that the strategy first tries at now.
+// firstOf returns the endpoint that the strategy tries first at now.
 func firstOf(t *testing.T, s *state, group *target.GroupVersion, now time.Time) string {
 	t.Helper()
 	router, err := s.routing.NewRouter(routing.First)

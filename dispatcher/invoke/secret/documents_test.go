@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// keeper is a manager of one secret, and what a node keeps of it.
+// keeper is a manager of one secret, and a node's cache of it.
 type keeper struct {
 	*documents
 	log   bytes.Buffer
@@ -55,7 +55,7 @@ func failure(kind secretmanager.Kind) error {
 func (k *keeper) expect(t *testing.T, now time.Time, want string, reads int32) {
 	t.Helper()
 	got, err := k.documents.text(t.Context(), of("a"), now)
-	k.documents.reads.Wait() // one may go on next to it
+	k.documents.reads.Wait() // one may go on in the background
 	if (err != nil) != (want == "") || got != want || k.reads.Load() != reads {
 		t.Errorf("text = %q, %v after %d reads, want %q after %d", got, err, k.reads.Load(), want, reads)
 	}
@@ -73,8 +73,8 @@ func TestSecretsOfManagersAreReadOnceAMinute(t *testing.T) {
 	}
 }
 
-// While a manager is unreachable or throttles, the last value is used for the stated time, and the manager is asked every
-// five seconds at most. A secret that is denied or gone is not used any more, whatever happens to the manager afterwards.
+// While a manager is unreachable or throttles, the last value is used for the stated time, and the manager is queried
+// every five seconds at most. A denied or deleted secret is not used any more, even if the manager fails later.
 func TestTheLastValueIsUsedWhileItsManagerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []secretmanager.Kind{secretmanager.Unreachable, secretmanager.Throttled} {
@@ -105,8 +105,8 @@ func TestTheLastValueIsUsedWhileItsManagerIsUnreachable(t *testing.T) {
 	}
 }
 
-// Attempts that need a secret at once wait for one read. One whose time ends waits no longer, and the read goes on.
-func TestOneReadServesAllThatWait(t *testing.T) {
+// Attempts that need a secret at once wait for one read. If one runs out of time, the read goes on for the others.
+func TestOneReadServesAllWaitingAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t)
@@ -131,7 +131,7 @@ func TestOneReadServesAllThatWait(t *testing.T) {
 		if k.reads.Load() != 1 || time.Since(began) != 3*time.Second {
 			t.Errorf("%d reads in %s, want one of 3s", k.reads.Load(), time.Since(began))
 		}
-		k.wait = time.Hour // a manager that is slow is one that is unreachable
+		k.wait = time.Hour // a slow manager counts as unreachable
 		got, err := k.documents.text(t.Context(), of("a"), began.Add(time.Minute))
 		if got != "one" || err != nil || time.Since(began) != 8*time.Second {
 			t.Errorf("text = %q, %v after %s, want the last value after 5 more seconds", got, err, time.Since(began))
@@ -155,7 +155,7 @@ func TestOneReadServesAllThatWait(t *testing.T) {
 	})
 }
 
-// A target that refuses a secret has it read again, once until it is due, however many attempts are refused.
+// A secret that a target refuses is read again, once until it is due, however many attempts are refused.
 func TestRefusedSecretsAreReadAgainOnce(t *testing.T) {
 	t.Parallel()
 	k, now := newKeeper(t), time.Now()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process may open so many files only. Idle connections to hosts that were called before must not keep new ones out.
+// A process may open only a limited number of files. Idle connections to earlier hosts must not keep new ones out.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	const most = 3
@@ -33,7 +33,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if <-idle != nil {
-			continue // closed, because others were, and so it is soon not open
+			continue // closed, because others were, so it will not be open
 		}
 		kept++
 		if open := pool.open.Load(); open > 2*most {

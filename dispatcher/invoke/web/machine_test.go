@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// T8: the addresses of the machine are the node itself, also one that appears later.
+// T8: the addresses of the machine are the node itself, even one that appears later.
 func TestAddressesOfTheMachineCountAsLoopback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (i *issuer) fetch(ctx context.Context) (*token, error) {
 	return newToken(fmt.Sprint("token-", n), asked, i.life), nil
 }
 
-// want fails the test unless the next attempt gets a token, after which the issuer was asked so many times.
+// want fails the test unless the next attempt gets a token, after this number of requests to the issuer.
 func (i *issuer) want(t *testing.T, cache *tokens, text string, asked int32) *token {
 	t.Helper()
 	got, err := cache.get(t.Context(), tokenKey{app: "demo"}, i.fetch)
@@ -109,9 +109,9 @@ func TestTokenStaysInUseWhileItsEndpointIsUnreachable(t *testing.T) {
 		from.err = errors.New("unreachable")
 		time.Sleep(81 * time.Second)
 		from.want(t, cache, "token-1", 2)
-		from.want(t, cache, "token-1", 2) // the failure is not asked about by each attempt
+		from.want(t, cache, "token-1", 2) // not every attempt asks again after the failure
 		time.Sleep(9 * time.Second)
-		from.want(t, cache, "token-1", 2) // half of what is left has not passed
+		from.want(t, cache, "token-1", 2) // half of the remaining time has not passed
 		time.Sleep(time.Second)
 		from.want(t, cache, "token-1", 3)
 		time.Sleep(9 * time.Second) // expired

@@ -46,7 +46,7 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 			if compiled.MatchReader(r); attempt.MostBody-len(r.rest) > 4*checkEvery {
 				t.Errorf("%d characters were matched, want no more than up to the deadline", attempt.MostBody-len(r.rest))
 			}
-			// The work for a character is the size of the program at most, whose bound is that of an accepted expression.
+			// The work for a character is at most the size of the program, which is bounded for accepted expressions.
 			if work := checkEvery * target.MaxExpectProgram; work > 100_000 {
 				t.Errorf("between two looks at the deadline are %d steps, want some milliseconds", work)
 			}
@@ -57,7 +57,7 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 	}
 }
 
-// endingContext is a context whose deadline comes after so many looks at it.
+// endingContext is a context whose deadline comes after a number of checks.
 type endingContext struct {
 	context.Context //nolint:containedctx // it is one
 	looks           int
@@ -70,8 +70,8 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// A match that was cut short says so, rather than to take the rest for the end of the text.
-func TestMatchThatIsCutShortIsNone(t *testing.T) {
+// A match that was cut short returns an error. It must not take the cut for the end of the text.
+func TestMatchThatIsCutShortFails(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -83,7 +83,7 @@ func TestMatchThatIsCutShortIsNone(t *testing.T) {
 }
 
 // Long and short matches give the same results.
-func TestMatchOfALongBodyFindsWhatItShould(t *testing.T) {
+func TestLongAndShortMatchesAgree(t *testing.T) {
 	t.Parallel()
 	e := newExpectations()
 	body := []byte(strings.Repeat("x", 60_000) + "é\xff\n" + `"status": "ok"`)
@@ -100,7 +100,7 @@ func TestMatchOfALongBodyFindsWhatItShould(t *testing.T) {
 	}
 }
 
-// An app that matches something long makes its own attempts wait, and nobody else's.
+// A long match of one app makes its own attempts wait, and no others.
 func TestLongMatchesOfOneAppTakeTurns(t *testing.T) {
 	t.Parallel()
 	e := newExpectations()
@@ -133,7 +133,7 @@ func TestCompiledExpressionsAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkMatchKiB is what a KiB of body costs with the costliest accepted expressions.
+// BenchmarkMatchKiB measures the cost of a KiB of body with the costliest accepted expressions.
 func BenchmarkMatchKiB(b *testing.B) {
 	body := bytes.Repeat([]byte("a"), 1024)
 	for name, text := range costly() {
