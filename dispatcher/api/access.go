@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// listTokens lists tokens by name, also those that have expired, without their secrets.
+// listTokens lists tokens by name, including expired ones, without their secrets.
 func (a *API) listTokens(r *request) (response, error) {
 	name := func(token access.APIToken) string { return token.Name }
 	return pagedByName(r, name, func(page input.Page) ([]access.APIToken, error) {
@@ -23,8 +23,8 @@ func (a *API) listTokens(r *request) (response, error) {
 	})
 }
 
-// getOwnToken gets the token that the request bears, without its secret. Every scope permits this. For a JSON
-// Web Token it returns the identity, with what the rules permit to it.
+// getOwnToken gets the token of the request, without its secret. Every scope permits this. For a JSON Web Token it
+// returns the identity, with the scopes and apps that the rules give it.
 func (a *API) getOwnToken(r *request) (response, error) { return response{body: r.Token}, nil }
 
 // getToken gets a token, without its secret.
@@ -33,8 +33,8 @@ func (a *API) getToken(r *request) (response, error) {
 	return response{revision: token.Revision, body: token}, err
 }
 
-// putToken creates a token and returns its secret, or changes a token. Your token needs every scope that this one
-// is to have. Only the response to the creation holds the secret; a change keeps id and secret.
+// putToken creates a token and returns its secret, or changes a token. Your token needs every scope that you give to
+// this one. Only the response to the creation holds the secret; a change keeps id and secret.
 func (a *API) putToken(r *request) (response, error) {
 	token := access.APIToken{Name: r.PathValue("token")}
 	problems := r.Decode(&token)
@@ -44,7 +44,7 @@ func (a *API) putToken(r *request) (response, error) {
 			problems.AddError("/scopes/"+strconv.Itoa(i), err)
 		}
 	}
-	secret, hash := access.NewToken() // of one that is created
+	secret, hash := access.NewToken() // only for a new token
 	token.ID, token.Hash = access.NewTokenID(), hash
 	res, err := put(a, r, token, problems, a.store.PutToken, func(stored access.APIToken) int64 { return stored.Revision })
 	if stored, is := res.body.(access.APIToken); is && res.status == http.StatusCreated {
@@ -53,18 +53,18 @@ func (a *API) putToken(r *request) (response, error) {
 	return res, keepsAdmin(r, err)
 }
 
-// issued adds a secret to the response about its token. No cache may keep it.
+// issued adds a secret to the response about its token. The response must not be cached.
 func issued(res response, token access.APIToken, secret string) response {
 	res.body = access.IssuedToken{APIToken: token, Secret: secret}
 	res.header = map[string]string{"Cache-Control": "no-store"}
 	return res
 }
 
-// mayGive refuses a scope that the caller lacks: no token makes one that can do more than itself. Operators, who have admin,
-// give export and import to those who move apps.
+// mayGive refuses a scope that the caller lacks: a token cannot make one with more permissions than its own. Operators,
+// who have admin, give export and import to callers that move apps.
 func (r *request) mayGive(scope access.Scope) error {
 	moves := scope == access.ScopeExport || scope == access.ScopeImport
-	known := slices.Contains(access.Scopes(), scope) // Validate refuses others
+	known := slices.Contains(access.Scopes(), scope) // Validate refuses unknown ones
 	if r.Token.May(scope) || moves && r.Token.May(access.ScopeAdmin) || !known {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (r *request) mayGive(scope access.Scope) error {
 		"or the database: carillon token create --database URL", input.Echo(r.Token.Name), input.Echo(string(scope)))
 }
 
-// keepsAdmin says what to do if the last token that can manage tokens would go.
+// keepsAdmin adds a remedy to the error if the last token that can manage tokens would go.
 func keepsAdmin(r *request, err error) error {
 	if !errors.Is(err, dispatcher.ErrLastAdmin) {
 		return err
@@ -82,8 +82,8 @@ func keepsAdmin(r *request, err error) error {
 		"carillon token create --name NAME --scope admin", name)
 }
 
-// deleteToken revokes a token, which stops working at once. 409 if no token would be left that works and has
-// the scope admin: revoke that one on the database.
+// deleteToken revokes a token, which stops working at once. 409 if no working token with the scope admin would be left:
+// revoke that one on the database.
 func (a *API) deleteToken(r *request) (response, error) {
 	res, err := a.remove(r, func(change input.Change) error {
 		return a.store.DeleteToken(r.Context(), r.PathValue("token"), change)
@@ -91,9 +91,8 @@ func (a *API) deleteToken(r *request) (response, error) {
 	return res, keepsAdmin(r, err)
 }
 
-// rotateToken gives a token another secret. The old secret works for the overlap, but not past the expiry
-// that the token had. There is one old secret at most: another rotation ends it. Your token needs every scope
-// of this one.
+// rotateToken gives a token another secret. The old secret works for the overlap, but not past the former expiry of the
+// token. A token has at most one old secret: another rotation ends it. Your token needs every scope of this one.
 func (a *API) rotateToken(r *request) (response, error) {
 	var rotation access.TokenRotation
 	rotation.SetDefaults()
@@ -114,12 +113,12 @@ func (a *API) rotateToken(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	for _, scope := range token.Scopes { // the secret would give them
+	for _, scope := range token.Scopes { // the secret gives them to the caller
 		if err := r.mayGive(scope); err != nil {
 			return response{}, err
 		}
 	}
-	if change.IfRevision == 0 { // nobody gives it more in the meantime
+	if change.IfRevision == 0 { // the token gets no further scopes in the meantime
 		change.IfRevision = token.Revision
 	}
 	secret, hash := access.NewToken()
@@ -134,12 +133,11 @@ func (a *API) rotateToken(r *request) (response, error) {
 // maxAuditWord is longer than any word of an entry that the API writes.
 const maxAuditWord = 512
 
-// listAudit lists changes and refused changes, latest first. Who changed what, and whose change was refused.
-// A token that is bound to apps gets the entries of those apps. Values of secrets are shown as hash:xxxxxxxx:
-// the same value has the same hash in one installation. A page of large entries may contain fewer entries
-// than you asked for; continue with next until there is none. Entries may become visible up to a minute later
-// than others that were made after them, so a reader that follows the log reads the last two minutes again
-// and compares ids.
+// listAudit lists changes and refused changes, latest first. Each entry has its actor. A token that is bound to apps
+// gets the entries of those apps. Values of secrets are shown as hash:xxxxxxxx: the same value has the same hash in one
+// installation. A page of large entries may contain fewer entries than you asked for; continue as long as the response
+// has next. Entries may become visible up to a minute later than others that were made after them, so a reader that
+// follows the log should read the last two minutes again and compare ids.
 func (a *API) listAudit(r *request) (response, error) {
 	query, err := r.auditQuery()
 	if err != nil {

@@ -25,7 +25,7 @@ func (a *API) getAlert(r *request) (response, error) {
 	return response{revision: alert.Revision, body: alert}, err
 }
 
-// putAlert creates or replaces an alert. What the alert no longer watches ends as resolved.
+// putAlert creates or replaces an alert. Conditions that the alert no longer watches end as resolved.
 func (a *API) putAlert(r *request) (response, error) {
 	one := alert.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
 	problems := r.Decode(&one)
@@ -34,17 +34,17 @@ func (a *API) putAlert(r *request) (response, error) {
 	return put(a, r, one, problems, a.store.PutAlert, func(stored alert.Alert) int64 { return stored.Revision })
 }
 
-// deleteAlert deletes an alert. Notifications that wait are not delivered. The events stay.
+// deleteAlert deletes an alert. Pending notifications are not delivered. The events stay.
 func (a *API) deleteAlert(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		return a.store.DeleteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), change)
 	})
 }
 
-// muteAlert notifies nobody for a time. Transitions are recorded. What still holds when the mute ends is
-// notified then. It replaces the mute that stands.
+// muteAlert mutes the notifications of an alert for a time. Transitions are still recorded. Conditions that still hold
+// when the mute ends are notified then. It replaces an existing mute.
 //
-// muteAlert has no condition, as all that follow: a mute and an acknowledgement are no revision.
+// muteAlert and the routes below take no condition: a mute or an acknowledgement makes no revision.
 func (a *API) muteAlert(r *request) (response, error) {
 	var mute alert.Mute
 	problems := r.DecodeIfAny(&mute)
@@ -67,8 +67,8 @@ func (a *API) unmuteAlert(r *request) (response, error) {
 	return response{revision: alert.Revision, body: alert}, err
 }
 
-// acknowledgeAlert says that somebody knows. Nobody is told again that the condition still holds. Its end is
-// notified. 409: nothing holds for the job.
+// acknowledgeAlert acknowledges a condition that holds for a job. Reminders stop. The end of the condition is still
+// notified. 409: no condition holds for the job.
 func (a *API) acknowledgeAlert(r *request) (response, error) {
 	var asked alert.Acknowledgement
 	problems := r.Decode(&asked)
@@ -85,12 +85,12 @@ func (a *API) acknowledgeAlert(r *request) (response, error) {
 // alertWithdrawal is a request to take back acknowledgements.
 type alertWithdrawal struct {
 	Job string `json:"job" schema:"Name,required"`
-	// Left out: all of the job.
+	// Left out: all conditions of the job.
 	Condition target.AlertCondition `json:"condition,omitempty"`
 }
 
-// withdrawAcknowledgement takes back an acknowledgement. Without a condition, all of the job. Nobody is
-// notified. 409: nothing is acknowledged for the job.
+// withdrawAcknowledgement takes back an acknowledgement. Without a condition, it takes back all of the job. No
+// notification is sent. 409: no condition of the job is acknowledged.
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
 	problems := r.Decode(&asked)
@@ -103,8 +103,8 @@ func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	return response{body: newList(states)}, conflict(err, "list what is acknowledged with carillon alert firing")
 }
 
-// testAlert sends a test notification. Also while the alert is muted. The response is the run that delivers
-// it.
+// testAlert sends a test notification. It works even while the alert is muted. The response is the run that delivers
+// the notification.
 func (a *API) testAlert(r *request) (response, error) {
 	if err := r.acceptable(nil); err != nil {
 		return response{}, err
@@ -119,7 +119,7 @@ func (a *API) testAlert(r *request) (response, error) {
 	return response{status: http.StatusAccepted, body: run}, err
 }
 
-// acceptable returns problems as an error, or else that of a condition, which what is no definition cannot have.
+// acceptable returns problems as an error, or else that of a condition, which only definitions can have.
 func (r *request) acceptable(problems input.Problems) error {
 	if err := problems.Err(); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (r *request) acceptable(problems input.Problems) error {
 	return noCondition(r, "a mute, an acknowledgement or a test of an alert")
 }
 
-// listAlertStates lists what alerts know of jobs, by alert, job and condition.
+// listAlertStates lists the states of alerts, by alert, job and condition.
 func (a *API) listAlertStates(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -152,8 +152,8 @@ func (a *API) listAlertStates(r *request) (response, error) {
 	})
 }
 
-// listAlertEvents lists transitions of alerts, latest first. They are kept as long as the history of the app,
-// also those of deleted alerts and jobs.
+// listAlertEvents lists transitions of alerts, latest first. They are kept as long as the history of the app, even if
+// their alert or job is deleted.
 func (a *API) listAlertEvents(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -173,7 +173,7 @@ func (a *API) listAlertEvents(r *request) (response, error) {
 	})
 }
 
-// checkNames reports query parameters that are given and are no names.
+// checkNames reports query parameters that are given and are not names.
 func (r *request) checkNames(problems *input.Problems, parameters ...string) {
 	values := r.URL.Query()
 	for _, name := range parameters {
@@ -183,7 +183,7 @@ func (r *request) checkNames(problems *input.Problems, parameters ...string) {
 	}
 }
 
-// isAlertStateCursor says whether text is the key of a state: alert, job and condition.
+// isAlertStateCursor reports whether text is the key of a state: alert, job and condition.
 func isAlertStateCursor(text string) bool {
 	parts := strings.Split(text, "/")
 	return len(parts) == 3 && input.IsName(parts[0]) && input.IsName(parts[1]) && input.IsName(parts[2])
@@ -191,5 +191,5 @@ func isAlertStateCursor(text string) bool {
 
 var alertEventCursor = regexp.MustCompile(`^[A-Za-z0-9_./:-]{1,256}$`)
 
-// isAlertEventCursor says whether text has the form of the key of an event.
+// isAlertEventCursor reports whether text has the form of the key of an event.
 func isAlertEventCursor(text string) bool { return alertEventCursor.MatchString(text) }

@@ -27,16 +27,16 @@ import (
 
 // Options tunes an API. The zero value works.
 type Options struct {
-	// Version is what /version returns.
+	// Version is the version in the response of /version.
 	Version string
-	// Ready returns an error if the engine is not ready; nil: only the database is checked. The
-	// error is logged, never sent.
+	// Ready returns an error if the engine is not ready; nil: only the database is checked. The error is logged, never
+	// sent.
 	Ready func(ctx context.Context) error
-	// Metrics are served by /metrics; nil: none.
+	// Metrics are served by /metrics; may be nil.
 	Metrics prometheus.Gatherer
-	// Region is the AWS region of the node; empty: it has none.
+	// Region is the AWS region of the node, or empty.
 	Region string
-	// Callbacks tells that the node knows the URL to which targets call back.
+	// Callbacks means that the node has the URL for callbacks of targets.
 	Callbacks bool
 	// Identities, ClientCertificates and Limits are those of gate.Options.
 	Identities         gate.Identities
@@ -44,13 +44,13 @@ type Options struct {
 	Limits             gate.Limits
 	// Executors asks executors of XXL-JOB; nil: groups of that kind are not served.
 	Executors Executors
-	// Requests shows what runs send; nil: it is not shown.
+	// Requests shows the requests of runs; nil: they are not shown.
 	Requests Requests
-	// Warnings returns what /readyz says although the node is ready; nil: nothing.
+	// Warnings returns the warnings in the response of /readyz of a ready node; may be nil.
 	Warnings func() []string
-	// Database returns an error if the database does not answer, for /readyz; nil: the store of the API is asked.
+	// Database returns an error if the database does not respond, for /readyz; nil: the API asks its store.
 	Database func(ctx context.Context) error
-	// Fleet tells what the node knows of endpoint groups; nil: it makes no requests to endpoints.
+	// Fleet is the node's view of endpoint groups; nil: it sends no requests to endpoints.
 	Fleet Fleet
 	// Registerer is where the metrics of the API are registered; nil: nowhere.
 	Registerer prometheus.Registerer
@@ -63,14 +63,14 @@ type Executors interface {
 	gate.AccessTokens
 	// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
 	ExecutorLog(ctx context.Context, call target.ExecutorCall, from int) (target.ExecutorLog, error)
-	// StopExecutor asks an executor to stop what it runs of a job.
+	// StopExecutor asks an executor to stop its runs of a job.
 	StopExecutor(ctx context.Context, call target.ExecutorCall) error
 }
 
 // Requests shows the requests of runs.
 type Requests interface {
-	// Show returns the request of a call as an attempt at now would send it, with secrets masked; it reads none and calls
-	// nobody. endpoint is the member of a group that it goes to; nil: it is not known.
+	// Show returns the request that an attempt of a call at now would send, with secrets masked; it reads no secret and
+	// sends nothing. endpoint is the member of a group for the request; nil: it is unknown.
 	Show(call target.Call, endpoint *target.Endpoint, now time.Time) target.ShownRequest
 }
 
@@ -79,22 +79,22 @@ type API struct {
 	store Store
 	opts  Options
 	log   *slog.Logger
-	// gate lets requests in, and mux finds what serves them.
+	// gate admits requests, and mux finds their handlers.
 	gate *gate.Gate
 	mux  *http.ServeMux
 	// transfers serves over connections of any speed.
 	transfers http.Handler
 	// database is the latest check of the database for /readyz.
 	database databaseCheck
-	// registrations are the endpoints that came and left, for the log.
+	// registrations counts the endpoints that registered and left, for the log.
 	registrations *registrations
-	// strays are callbacks of executors that no run waits for.
+	// strays are callbacks of executors without a waiting run.
 	strays *strays
-	// callbacks counts what callbacks said.
+	// callbacks counts callbacks by their kind.
 	callbacks *prometheus.CounterVec
-	// lines bounds lines in the log about what does not end a request.
+	// lines bounds log lines about events that do not end a request.
 	lines *limit.Lines
-	// forecasts are the fires to come, as they were counted last.
+	// forecasts are the latest counts of upcoming fires.
 	forecasts *forecasts
 	// notFound serves requests that match no route.
 	notFound http.Handler
@@ -129,15 +129,15 @@ func New(store Store, o Options) *API {
 	return a
 }
 
-// ofGate returns what the gate needs.
+// ofGate returns the options of the gate.
 func (o Options) ofGate() gate.Options {
 	return gate.Options{Identities: o.Identities, AccessTokens: o.Executors, ClientCertificates: o.ClientCertificates, Limits: o.Limits,
 		Registerer: o.Registerer, Logger: o.Logger}
 }
 
-// Run writes refused changes into the audit log, records the use of tokens and logs how many endpoints came and left until
-// ctx ends, and then what is left, for some seconds at most. It also counts the fires to come when somebody asks for them.
-// Without it, the API serves all else the same.
+// Run writes refused changes into the audit log, records the use of tokens and logs how many endpoints came and left.
+// After the end of ctx it writes the rest, for some seconds at most. It also counts the upcoming fires on request.
+// Without it, the API serves everything else in the same way.
 func (a *API) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { a.gate.Run(ctx) })
@@ -160,8 +160,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// Starting serves while there is no store yet. The process is alive but not ready, and every other
-// route returns 503.
+// Starting serves while there is no store yet. The process is alive but not ready, and every other route returns 503.
 func Starting(o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -182,8 +181,7 @@ func Starting(o Options) http.Handler {
 	return a
 }
 
-// Store is what the API asks of a store. The interfaces of package dispatcher say what the methods
-// do.
+// Store is the part of a store that the API uses. The interfaces of package dispatcher document the methods.
 type Store interface {
 	gate.Store
 	access.Definitions

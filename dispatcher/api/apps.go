@@ -25,8 +25,8 @@ func (a *API) listApps(r *request) (response, error) {
 	return pagedByName(r, func(app access.App) string { return app.Name }, read)
 }
 
-// boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
-// them one by one is cheaper than searching all apps.
+// boundApps lists the existing apps among names. A token is bound to a handful of apps, so reading them one by one is
+// cheaper than searching all apps.
 func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([]access.App, error) {
 	var apps []access.App
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -51,9 +51,9 @@ func (a *API) getApp(r *request) (response, error) {
 	return response{revision: app.Revision, body: app}, err
 }
 
-// putApp creates or replaces an app. Bounds need the scope admin and a token that is bound to no app. A
-// change of them responds with the jobs that it breaks. Two apps whose names differ by - and _ only cannot
-// both exist: 409 with code name_taken.
+// putApp creates or replaces an app. Bounds need the scope admin and a token that is bound to no app. If a change of
+// the bounds breaks jobs, the response lists these jobs. Two apps whose names differ only by - and _ cannot both exist:
+// 409 with code name_taken.
 func (a *API) putApp(r *request) (response, error) {
 	app := access.App{Name: r.PathValue("app")}
 	problems := r.Decode(&app)
@@ -61,7 +61,7 @@ func (a *API) putApp(r *request) (response, error) {
 	return put(a, r, app, problems, a.store.PutApp, func(stored access.App) int64 { return stored.Revision })
 }
 
-// appPatch is all of an app that can be changed alone.
+// appPatch is the part of an app that can be changed separately.
 type appPatch struct {
 	Enabled *bool `json:"enabled" schema:"required"`
 }
@@ -116,21 +116,21 @@ func (a *API) deleteApp(r *request) (response, error) {
 	})
 }
 
-// listAppPauses lists the pauses of an app. Returns all that hold now, oldest first. Pauses of single jobs
-// and triggers are shown with these.
+// listAppPauses lists the pauses of an app. Returns all current ones, oldest first. Pauses of single jobs and triggers
+// are shown with these.
 func (a *API) listAppPauses(r *request) (response, error) {
 	pauses, err := a.store.AppPauses(r.Context(), r.PathValue("app"))
 	return response{body: newList(pauses)}, err
 }
 
-// pauseApp pauses an app, or its jobs with some labels. The pause also holds jobs that are created, or get
-// the labels, while it lasts. A job is held while any pause holds it, one of its app or one of its own. Each
-// request adds a pause of its own, and takes no condition. When the response comes, no node claims a fire of
-// a job that is held; runs in flight finish, and manual runs work. Owed fires are handled as after a pause of
-// the job. An app has at most 100 pauses.
+// pauseApp pauses an app, or its jobs with some labels. The pause also applies to jobs that are created, or get the
+// labels, while it lasts. A job is paused while any pause applies to it, one of its app or one of its own. Each request
+// adds a pause of its own, and takes no condition. Once you have the response, no node claims a fire of a paused job;
+// runs in flight finish, and manual runs work. Owed fires are handled as after a pause of the job. An app has at most
+// 100 pauses.
 //
-// pauseApp responds when all jobs have followed the pause, however many there are: from then on no fire of
-// them is claimed. It has no condition, because each pause is one of its own.
+// pauseApp responds when all jobs have followed the pause, however many there are. It has no condition, because each
+// pause is an object of its own.
 func (a *API) pauseApp(r *request) (response, error) {
 	var asked dispatcher.AppPauseRequest
 	problems := r.DecodeIfAny(&asked)
@@ -151,7 +151,7 @@ func (a *API) pauseApp(r *request) (response, error) {
 	return response{status: http.StatusCreated, body: pause}, nil
 }
 
-// endAppPause ends a pause of an app. Jobs that no other pause holds go on. Takes no condition.
+// endAppPause ends a pause of an app. Jobs without another pause go on. Takes no condition.
 func (a *API) endAppPause(r *request) (response, error) {
 	if err := noCondition(r, "a pause"); err != nil {
 		return response{}, err
@@ -163,11 +163,11 @@ func (a *API) endAppPause(r *request) (response, error) {
 	return response{status: http.StatusNoContent}, nil
 }
 
-// pausePage is how many triggers follow in a transaction. Fires that are due wait for it, some 15 ms.
+// pausePage is how many triggers follow in a transaction. Due fires wait for it, some 15 ms.
 const pausePage = 500
 
-// followPauses lets the other jobs of the app follow its pauses. If it is interrupted, the change stands, the handler of a
-// node goes on, and followPauses returns true.
+// followPauses lets the other jobs of the app follow its pauses. If it is interrupted, the change stands, the handler
+// of a node continues, and followPauses returns true.
 func (a *API) followPauses(r *request) (pending bool) {
 	for more := true; more; {
 		var err error
@@ -179,17 +179,17 @@ func (a *API) followPauses(r *request) (pending bool) {
 	return false
 }
 
-// exportApp exports a disabled app. Returns the app with its calendars, jobs, fire times and waiting runs, so
-// that another installation can go on with it. The app must be disabled, and no run of it may be in flight;
-// otherwise the response is 409. Values of stored secrets are left out.
+// exportApp exports a disabled app. Returns the app with its calendars, jobs, fire times and waiting runs, so that
+// another installation can continue with it. The app must be disabled and have no run in flight; otherwise the response
+// is 409. Values of stored secrets are left out.
 func (a *API) exportApp(r *request) (response, error) {
 	export, err := a.store.ExportApp(r.Context(), r.PathValue("app"))
 	return response{body: export}, conflict(err, "carillon app export disables the app and waits until it can be exported")
 }
 
-// importApp imports an app. Creates an app from an export, with all of it or nothing. It needs the scope
-// import. The app must not exist, and its quotas of jobs, triggers and waiting runs hold. Give the value of
-// each stored secret in place of stored. The body may have up to 64 MiB.
+// importApp imports an app. Creates an app from an export, completely or not at all. It needs the scope import. The app
+// must not exist, and its quotas of jobs, triggers and waiting runs apply. Replace the word stored by the value of each
+// stored secret. The body may have up to 64 MiB.
 func (a *API) importApp(r *request) (response, error) {
 	if err := a.admitImport(r); err != nil {
 		return response{}, err
@@ -206,8 +206,8 @@ func (a *API) importApp(r *request) (response, error) {
 	return response{revision: app.Revision, body: app}, a.gate.ExplainFailed(r.Request, change, err)
 }
 
-// admitImport refuses an import of more than the quotas of its app allow. It counts in the text and decodes only the app, so that
-// a million empty jobs take no memory. Decoding says what else is wrong.
+// admitImport refuses an import that exceeds the quotas of its app. It counts in the text and decodes only the app, so
+// that a million empty jobs take no memory. Decoding reports all other problems.
 func (a *API) admitImport(r *request) error {
 	text, problems := r.Text()
 	if text = bytes.TrimSpace(text); len(problems) > 0 || !json.Valid(text) {
@@ -227,7 +227,7 @@ func (a *API) admitImport(r *request) error {
 	return quotas.CheckImport(app.Name, countImport(text))
 }
 
-// countImport returns what an export, as a valid text, has of what is bounded by quotas.
+// countImport returns the counts of an export, given as a valid text, that quotas bound.
 func countImport(text json.RawMessage) target.ImportCounts {
 	jobs := decode.Member(text, "jobs")
 	counts := target.ImportCounts{Jobs: decode.Count(jobs), WaitingRuns: decode.Count(decode.Member(text, "waiting_runs"))}

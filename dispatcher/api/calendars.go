@@ -34,8 +34,8 @@ func (a *API) putCalendar(r *request) (response, error) {
 	return put(a, r, calendar, problems, a.store.PutCalendar, func(stored dispatcher.Calendar) int64 { return stored.Revision })
 }
 
-// deleteCalendar deletes a calendar. While a trigger or another calendar refers to it: returns 409 with code
-// calendar_in_use, or, with when_unused=true, 202, and the change that drops the last use deletes the
+// deleteCalendar deletes a calendar. While a trigger or another calendar refers to it, returns 409 with code
+// calendar_in_use. With when_unused=true, it returns 202 instead, and the change that removes the last use deletes the
 // calendar. A PUT keeps it.
 func (a *API) deleteCalendar(r *request) (response, error) {
 	switch when := r.URL.Query().Get("when_unused"); when {
@@ -56,7 +56,7 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 	})
 }
 
-// deleteCalendarWhenUnused responds 204 if nothing uses the calendar, otherwise 202 with the calendar as it is marked.
+// deleteCalendarWhenUnused responds 204 if the calendar is unused, otherwise 202 with the marked calendar.
 func (a *API) deleteCalendarWhenUnused(r *request) (response, error) {
 	change, err := a.gate.Change(r.Request)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// callbackCompletion is what complete may say.
+// callbackCompletion is the body of complete.
 type callbackCompletion struct {
 	// Message is the result.
 	Message string `json:"message"`
@@ -20,32 +20,32 @@ type callbackCompletion struct {
 	State json.RawMessage `json:"state"`
 }
 
-// callbackFailure is what fail may say.
+// callbackFailure is the body of fail.
 type callbackFailure struct {
-	// Message is the failure in words.
+	// Message is the reason of the failure in words.
 	Message string `json:"message"`
 }
 
-// callbackHeartbeat is what a heartbeat may say.
+// callbackHeartbeat is the body of a heartbeat.
 type callbackHeartbeat struct {
-	// Progress and Percent say how far the work is.
+	// Progress and Percent are the progress of the work.
 	Progress string `json:"progress"`
 	Percent  *int   `json:"percent" schema:"max=100,min=0"`
 }
 
-// What callbacks say; the values of a metric's label.
+// Kinds of callbacks; the values of a metric's label.
 const (
 	callbackComplete = "complete"
 	callbackFail     = "fail"
 	callbackProgress = "heartbeat"
-	callbackConflict = "conflict" // nothing waits for it
+	callbackConflict = "conflict" // no run waits for it
 )
 
-// completeRun ends a run that waits for its callback, as succeeded. The bearer token is the one of the
-// attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope run
-// ends the attempt that waits. A repeated callback returns 200 again. 401: the token is of no attempt of this
-// run. 409: the attempt is over in another way, or the run is cancelled. 422: it returns a state, and the job
-// carried none when the attempt began.
+// completeRun ends a run that waits for its callback, as succeeded. The bearer token is the one of the attempt, which
+// its target got in Carillon-Callback-Token; it permits nothing else. A token with scope run ends the waiting attempt.
+// A repeated callback returns 200 again. 401: the token is not for an attempt of this run. 409: the attempt has ended
+// otherwise, or the run is cancelled. 422: the callback returns a state, and the job carried none when the attempt
+// began.
 func (a *API) completeRun(r *request) (response, error) {
 	var said callbackCompletion
 	problems := r.DecodeIfAny(&said)
@@ -65,10 +65,10 @@ func (a *API) completeRun(r *request) (response, error) {
 	})
 }
 
-// failRun says that the attempt of a run that waits for its callback failed. The bearer token is the one of
-// the attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope
-// run ends the attempt that waits. A repeated callback returns 200 again. 401: the token is of no attempt of
-// this run. 409: the attempt is over in another way, or the run is cancelled.
+// failRun reports that the attempt of a run that waits for its callback failed. The bearer token is the one of the
+// attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope run ends the
+// waiting attempt. A repeated callback returns 200 again. 401: the token is not for an attempt of this run. 409: the
+// attempt has ended otherwise, or the run is cancelled.
 func (a *API) failRun(r *request) (response, error) {
 	var said callbackFailure
 	problems := r.DecodeIfAny(&said)
@@ -78,10 +78,10 @@ func (a *API) failRun(r *request) (response, error) {
 	})
 }
 
-// extendRun moves the deadline of a run that waits for its callback, and says how far the work is. The bearer
-// token is the one of the attempt, which its target got in Carillon-Callback-Token; it permits nothing else.
-// A token with scope run ends the attempt that waits. A repeated callback returns 200 again. 401: the token
-// is of no attempt of this run. 409: the attempt is over in another way, or the run is cancelled.
+// extendRun moves the deadline of a run that waits for its callback, and reports its progress. The bearer token is the
+// one of the attempt, which its target got in Carillon-Callback-Token; it permits nothing else. A token with scope run
+// extends the waiting attempt. A repeated callback returns 200 again. 401: the token is not for an attempt of this run.
+// 409: the attempt has ended otherwise, or the run is cancelled.
 func (a *API) extendRun(r *request) (response, error) {
 	var said callbackHeartbeat
 	problems := r.DecodeIfAny(&said)
@@ -95,16 +95,16 @@ func (a *API) extendRun(r *request) (response, error) {
 	})
 }
 
-// withoutToken removes the token of a callback from what the callback says, because people and other targets see that. A target
-// that logs its request as its error would tell it to them.
+// withoutToken removes the token of a callback from the text of the callback, because people and other targets see that
+// text. A target that sends its own request as its error would reveal the token.
 func (r *request) withoutToken(text string) string {
-	if r.Attempt == 0 { // an operator ends the run, in words of their own
+	if r.Attempt == 0 { // an operator ends the run, with a text of their own
 		return text
 	}
 	return strings.ReplaceAll(text, r.Bearer(), "[redacted]")
 }
 
-// callBack writes to the attempt whose token was sent or, for an operator, to the one that waits for its callback.
+// callBack writes to the attempt whose token was sent or, for an operator, to the waiting attempt.
 func (a *API) callBack(r *request, said string, problems input.Problems, write func(run.Run, int) (run.Run, error)) (
 	response, error,
 ) {
@@ -142,7 +142,7 @@ func newCallbacks(metrics prometheus.Registerer) *prometheus.CounterVec {
 	return callbacks
 }
 
-// countCallback counts a callback by what it said, or that nothing waited for it.
+// countCallback counts a callback by its kind, or as one without a waiting run.
 func (a *API) countCallback(said string, err error) {
 	switch {
 	case err == nil:

@@ -2,21 +2,21 @@
 //
 // # The path of a request
 //
-// Every route is a row of one table (routes.go): method, path, required scope, known query parameters, and a function from a
-// request to a response or an error. One wrapper (serve.go) takes each request through the gate (gate.Admit), which is one list of
-// steps. Then it calls the function and writes the response or the problem document. The functions write nothing themselves.
+// Every route is a row of one table (routes.go): method, path, required scope, known query parameters, and a function
+// from a request to a response or an error. One wrapper (serve.go) takes each request through the gate (gate.Admit),
+// which is a list of steps. Then it calls the function and writes the response or the problem document. The functions
+// write nothing themselves.
 //
 // # Errors
 //
-// An error is a problem document (RFC 9457, application/problem+json) that lists every problem of
-// the input, each with a JSON pointer, a code from a closed list and a message. One table
-// (problem.go) maps codes to statuses. An error that is not in the table is internal: it is logged
-// once, with the request id, and the caller sees nothing of its text.
+// An error is a problem document (RFC 9457, application/problem+json) that lists every problem of the input, each with
+// a JSON pointer, a code from a closed list and a message. One table (problem.go) maps codes to statuses. An error that
+// is not in the table is internal: it is logged once, with the request id, and its text is not sent to the caller.
 //
 // # Bodies
 //
-// Package decode reads them, and reports everything that is wrong with one together. The quotas of an import are checked
-// before it is decoded.
+// Package decode reads them, and reports all problems of a body together. The quotas of an import are checked before it
+// is decoded.
 //
 // # Concurrent writers
 //
@@ -26,8 +26,7 @@
 //
 // # Tokens
 //
-// A token has a name, a scope (read or write) and the apps that it is bound to. A token without
-// apps is for all of them, and for the nodes. A request for an app that the token is not bound to
-// returns 403. A request for a run of such an app returns 404, as for a run that does not exist:
-// run ids are no secret, but which app a run belongs to is.
+// A token has a name, scopes and the apps that it is bound to. A token without apps is for all of them, and for the
+// nodes. A request for an app that the token is not bound to returns 403. A request for a run of such an app returns
+// 404, as for a run that does not exist: run ids are not secret, but the app of a run is.
 package api

@@ -23,8 +23,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Executors of XXL-JOB call what its admin would serve, below the address of their group. They have no token of this
-// installation but that of the group, and read from each response, whose status is 200, a code.
+// Executors of XXL-JOB call the API of its admin, below the address of their group. They have no token of this
+// installation, only that of the group, and read a code from each response, whose status is always 200.
 const (
 	executorPath = "/xxl-job/{app}/{group}/api"
 
@@ -35,13 +35,13 @@ const (
 
 // executorReply is the body of each response to an executor.
 type executorReply struct {
-	// 200: done; 500: not.
+	// 200: done; 500: failed.
 	Code int `json:"code"`
-	// Why not.
+	// The reason of a failure.
 	Msg *string `json:"msg"`
 }
 
-// forExecutor turns a response into one that executors understand.
+// forExecutor turns a response into one for executors.
 func forExecutor(res response) response {
 	reply := executorReply{Code: executorSuccess}
 	if document, ok := res.body.(problemDocument); ok {
@@ -96,7 +96,7 @@ func (a *API) registerExecutor(r *request) (response, error) {
 	return response{}, conflict(err, "give the group registration, with the networks and ports of the executors")
 }
 
-// deregisterExecutor takes the leave of an executor of XXL-JOB.
+// deregisterExecutor removes an executor of XXL-JOB that shuts down.
 func (a *API) deregisterExecutor(r *request) (response, error) {
 	endpoint, err := a.readRegistry(r)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *API) deregisterExecutor(r *request) (response, error) {
 	return response{}, err
 }
 
-// decodeOfExecutor reads the body of r. Executors of other versions may send members that are unknown here.
+// decodeOfExecutor reads the body of r. Executors of other versions may send unknown members.
 func (r *request) decodeOfExecutor(into any) error {
 	text, problems := r.Text()
 	if len(problems) > 0 {
@@ -126,13 +126,13 @@ func (r *request) decodeOfExecutor(into any) error {
 }
 
 const (
-	// stopPatience bounds how long a cancellation waits for executors to stop, and stopsAtOnce how many are asked at once.
+	// stopPatience is how long a cancellation waits for executors to stop, and stopsAtOnce how many it asks at once.
 	stopPatience = 3 * time.Second
 	stopsAtOnce  = 8
 )
 
-// acceptedRuns returns those runs that executors may have if run is cancelled: itself, or shards of it. In any other state
-// than this one no executor has an attempt, and one that stopped would stop another run of the job.
+// acceptedRuns returns the runs that executors may have if run is cancelled: itself, or shards of it. In any other
+// state than this one no executor has an attempt, and a stop would end another run of the job.
 func (a *API) acceptedRuns(r *request, one run.Run) ([]run.Run, error) {
 	switch {
 	case a.opts.Executors == nil:
@@ -147,14 +147,14 @@ func (a *API) acceptedRuns(r *request, one run.Run) ([]run.Run, error) {
 	return nil, nil
 }
 
-// stopExecutors asks the executors of runs, all of one job, to stop, because the runs were cancelled. Nothing depends on
-// their replies: the runs are over.
+// stopExecutors asks the executors of runs, all of one job, to stop, because the runs were cancelled. Their replies do
+// not matter: the runs are over.
 func (a *API) stopExecutors(r *request, accepted []run.Run) {
 	call, err := a.executorsOf(r, accepted[0])
 	if err != nil {
 		return // no executor has them
 	}
-	r.EndTurn() // waiting for them is no work
+	r.EndTurn() // a wait for them does not count as work
 	ctx, cancel := context.WithTimeout(r.Context(), stopPatience)
 	defer cancel()
 	var stops errgroup.Group
@@ -169,9 +169,9 @@ func (a *API) stopExecutors(r *request, accepted []run.Run) {
 	_ = stops.Wait() // each has logged its own
 }
 
-// stopExecutor asks the executor to stop that accepted the latest attempt of a run.
+// stopExecutor asks the executor that accepted the latest attempt of a run to stop it.
 func (a *API) stopExecutor(ctx context.Context, r *request, call target.ExecutorCall, run run.Run) {
-	read, err := a.store.Run(ctx, run.ID) // lists do not tell which executor has an attempt
+	read, err := a.store.Run(ctx, run.ID) // lists do not have the executor of an attempt
 	if err == nil {
 		call, err = callOf(call, read, run.Attempt)
 	}
@@ -187,8 +187,8 @@ func (a *API) stopExecutor(ctx context.Context, r *request, call target.Executor
 	}
 }
 
-// registrations counts the endpoints that registered and deregistered with this node, so that a fleet that comes and goes
-// takes one line of the log in a minute. Lines for each endpoint are for debugging. What expires the handler logs.
+// registrations counts the endpoints that registered and deregistered with this node, so that a flapping fleet takes
+// one line of the log in a minute. Lines for each endpoint are for debugging. The handler logs those that expire.
 type registrations struct {
 	log    *slog.Logger
 	mu     sync.Mutex
@@ -196,7 +196,7 @@ type registrations struct {
 	groups map[[2]string]bool // app and name
 }
 
-// endpointEvent says what an endpoint did.
+// endpointEvent is a change of an endpoint.
 type endpointEvent string
 
 const (
@@ -204,7 +204,7 @@ const (
 	leftEndpoint endpointEvent = "deregistered"
 )
 
-// registrationsTurn is how often they are logged, and maxGroupsCounted how many groups are told apart meanwhile.
+// registrationsTurn is how often they are logged, and maxGroupsCounted how many groups have counts of their own.
 const (
 	registrationsTurn = time.Minute
 	maxGroupsCounted  = 10_000
@@ -225,7 +225,7 @@ func (c *registrations) note(ctx context.Context, event endpointEvent, app, grou
 	}
 }
 
-// run logs what came and left in each turn until ctx ends, and then for the last time.
+// run logs the endpoints that came and left in each turn until ctx ends, and then for the last time.
 func (c *registrations) run(ctx context.Context) {
 	ticker := time.NewTicker(registrationsTurn)
 	defer ticker.Stop()
@@ -238,7 +238,7 @@ func (c *registrations) run(ctx context.Context) {
 	}
 }
 
-// turn logs what came and left since the last call, if anything did.
+// turn logs the endpoints that came and left since the last call, if any.
 func (c *registrations) turn(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,16 +252,16 @@ func (c *registrations) turn(ctx context.Context) {
 }
 
 const (
-	// callbackPatience is how long a callback waits until the acceptance of its attempt is recorded. Executors wait 3 s for
-	// a response.
+	// callbackPatience is how long a callback waits until the acceptance of its attempt is recorded. Executors wait 3 s
+	// for a response.
 	callbackPatience = 2 * time.Second
 	callbackPause    = 500 * time.Millisecond
-	// strayTime is for how long executors are told to repeat a callback that no run waits for. After it, they are told
-	// that it is done, for they would repeat it for ever.
+	// strayTime is how long executors must repeat a callback without a waiting run. After that, the response is that it
+	// is done, because they would repeat it without end.
 	strayTime = 2 * time.Minute
-	// maxCallbacks is how many results a callback may have: executors send at once all that they have, and again the same
-	// ones if they are refused. Of those without a run, maxAwaited are looked up again during callbackPatience, and maxStrays
-	// are remembered.
+	// maxCallbacks is how many results a callback may have: executors send all that they have at once, and repeat the
+	// same ones after a refusal. Of those without a run, maxAwaited are looked up again during callbackPatience, and
+	// maxStrays are remembered.
 	maxCallbacks = 1000
 	maxAwaited   = 100
 	maxStrays    = 10_000
@@ -273,13 +273,13 @@ type executorResult struct {
 	LogID int64 `json:"logId" schema:"required"`
 	// 200: it succeeded; any other: it failed.
 	Code int `json:"handleCode"`
-	// The result, or why it failed.
+	// The result, or the reason of the failure.
 	Msg string `json:"handleMsg"`
-	// Result is in place of Code and Msg until version 2.2.
+	// Result replaces Code and Msg until version 2.2.
 	Result *executorReply `json:"executeResult,omitempty"`
 }
 
-// outcome returns the code and the message of a result, of whatever version the executor is.
+// outcome returns the code and the message of a result, for any version of the executor.
 func (e executorResult) outcome() (code int, msg string) {
 	if code, msg = e.Code, e.Msg; e.Result != nil {
 		code = e.Result.Code
@@ -290,7 +290,7 @@ func (e executorResult) outcome() (code int, msg string) {
 	return code, msg
 }
 
-// strays are callbacks that no run waits for: since when this node knows them, or that they are done with.
+// strays are callbacks without a waiting run: since when this node has known them, or that they are done.
 type strays struct {
 	mu   sync.Mutex
 	seen *cache.Cache[strayKey, time.Time]
@@ -310,7 +310,7 @@ func (s *strays) done(key strayKey) {
 	s.seen.Put(key, time.Time{})
 }
 
-// repeat tells whether an executor has to repeat a callback.
+// repeat reports whether an executor has to repeat a callback.
 func (s *strays) repeat(key strayKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +322,7 @@ func (s *strays) repeat(key strayKey, now time.Time) bool {
 	return now.Sub(since) < strayTime
 }
 
-// settled tells whether it is known already that an executor need not repeat a callback.
+// settled reports whether the node knows already that an executor need not repeat a callback.
 func (s *strays) settled(key strayKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,11 +330,10 @@ func (s *strays) settled(key strayKey, now time.Time) bool {
 	return known && now.Sub(since) >= strayTime
 }
 
-// callBackOfExecutor takes the results of attempts from an executor of XXL-JOB. A result that no run waits
-// for is refused for two minutes, so that the executor repeats it, and accepted after that.
+// callBackOfExecutor takes the results of attempts from an executor of XXL-JOB. A result without a waiting run is
+// refused for two minutes, so that the executor repeats it, and accepted after that.
 //
-// callBackOfExecutor takes the results of attempts. What it took stays taken if the executor has to repeat
-// the whole.
+// Results that were taken stay taken even if the executor has to repeat the whole request.
 func (a *API) callBackOfExecutor(r *request) (response, error) {
 	var all []executorResult
 	if err := r.decodeOfExecutor(&all); err != nil {
@@ -358,12 +357,12 @@ func (a *API) callBackOfExecutor(r *request) (response, error) {
 	return response{}, a.strayResults(r, slices.Concat(late, left[awaited:]))
 }
 
-// awaitResults takes results as the acceptances of their attempts are recorded, and returns those of which none was.
+// awaitResults takes results as the acceptances of their attempts are recorded, and returns the results without one.
 func (a *API) awaitResults(r *request, left []executorResult) ([]executorResult, error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
-	r.EndTurn() // waiting is no work
+	r.EndTurn() // a wait is no work
 	ctx, cancel := context.WithTimeout(r.Context(), callbackPatience)
 	defer cancel()
 	ticker := time.NewTicker(callbackPause)
@@ -382,7 +381,7 @@ func (a *API) awaitResults(r *request, left []executorResult) ([]executorResult,
 	return nil, nil
 }
 
-// takeResults ends the attempts that results are of, and returns those results that no run waits for.
+// takeResults ends the attempts of results, and returns the results without a waiting run.
 func (a *API) takeResults(r *request, all []executorResult) (left []executorResult, err error) {
 	for _, result := range all {
 		switch err := a.takeResult(r, result); {
@@ -397,7 +396,7 @@ func (a *API) takeResults(r *request, all []executorResult) (left []executorResu
 	return left, nil
 }
 
-// takeResult ends the attempt that a result is of. ErrNotFound: no run of the group waits for it.
+// takeResult ends the attempt of a result. ErrNotFound: no run of the group waits for it.
 func (a *API) takeResult(r *request, result executorResult) error {
 	found, err := a.store.AwaitedAttempt(r.Context(), r.Executors.App, result.LogID)
 	if err != nil {
@@ -417,13 +416,13 @@ func (a *API) takeResult(r *request, result executorResult) error {
 	_, err = write(r.Context(), found.Run, found.Attempt, run.CallbackResult{Message: msg, TimedOut: code == executorTimedOut}, change)
 	a.countCallback(said, err)
 	if errors.Is(err, dispatcher.ErrConflict) {
-		return nil // it is over in another way
+		return nil // it has ended otherwise
 	}
 	return err
 }
 
-// strayResults decides about results that no run waits for: the acceptance of their attempts is not recorded yet, or their
-// runs are over, as if they were cancelled. The error tells the executor to repeat them.
+// strayResults decides about results without a waiting run: the acceptance of their attempts is not recorded yet, or
+// their runs are over, for example cancelled. An error makes the executor repeat them.
 func (a *API) strayResults(r *request, all []executorResult) error {
 	again := 0
 	for _, result := range all {

@@ -30,8 +30,8 @@ func (a *API) getGroup(r *request) (response, error) {
 	return response{revision: group.Revision, body: group}, err
 }
 
-// putGroup creates or replaces an endpoint group. Endpoints that the group declared and declares no more are
-// removed, as are registered ones that are outside its networks or ports. The others keep their drain.
+// putGroup creates or replaces an endpoint group. Declared endpoints that are no longer in the declaration are removed,
+// as are registered ones that are outside its networks or ports. The others keep their drain.
 func (a *API) putGroup(r *request) (response, error) {
 	group := target.EndpointGroup{App: r.PathValue("app"), Name: r.PathValue("group")}
 	problems := r.Decode(&group)
@@ -40,8 +40,8 @@ func (a *API) putGroup(r *request) (response, error) {
 	return put(a, r, group, problems, a.store.PutGroup, func(stored target.EndpointGroup) int64 { return stored.Revision })
 }
 
-// deleteGroup deletes an endpoint group with its endpoints. While it is the target of a job: returns 409 with
-// code group_in_use.
+// deleteGroup deletes an endpoint group with its endpoints. While a job uses it as its target, returns 409 with code
+// group_in_use.
 func (a *API) deleteGroup(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
@@ -53,14 +53,13 @@ func (a *API) deleteGroup(r *request) (response, error) {
 	})
 }
 
-// registerEndpoint registers an endpoint, or renews its registration. Needs scope register or write. It is a
-// heartbeat: repeat it every registration.heartbeat; the endpoint goes at expires_at. It takes no condition.
-// A URL outside the networks or ports of the group returns 422 with code egress_denied; a name is accepted,
-// and its addresses are checked whenever it is dialled. A group that takes no registrations, or declares an
-// endpoint of that id, returns 409.
+// registerEndpoint registers an endpoint, or renews its registration. Needs scope register or write. It is a heartbeat:
+// repeat it every registration.heartbeat; the endpoint is removed at expires_at. It takes no condition. A URL outside
+// the networks or ports of the group returns 422 with code egress_denied; a name is accepted, and its addresses are
+// checked at each connection. Returns 409 if the group takes no registrations, or declares an endpoint with that id.
 //
-// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the
-// endpoint is.
+// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest one has the current address of
+// the endpoint.
 func (a *API) registerEndpoint(r *request) (response, error) {
 	endpoint := target.Endpoint{ID: r.PathValue("endpoint")}
 	problems := r.Decode(&endpoint)
@@ -85,8 +84,8 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 	return response{status: http.StatusCreated, body: stored}, nil
 }
 
-// deregisterEndpoint removes an endpoint that registered itself. Needs scope register or write, and takes no
-// condition. An endpoint that the group declares stays: change the group.
+// deregisterEndpoint removes an endpoint that registered itself. Needs scope register or write, and takes no condition.
+// Declared endpoints stay: change the group instead.
 func (a *API) deregisterEndpoint(r *request) (response, error) {
 	if err := noCondition(r, "an endpoint"); err != nil {
 		return response{}, err
@@ -99,7 +98,7 @@ func (a *API) deregisterEndpoint(r *request) (response, error) {
 	return response{status: http.StatusNoContent}, err
 }
 
-// noCondition refuses a condition on a thing which has no revision that could meet it.
+// noCondition refuses a condition on an object without a revision for it.
 func noCondition(r *request, thing string) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
@@ -109,17 +108,17 @@ func noCondition(r *request, thing string) error {
 	return nil
 }
 
-// Fleet is what the node knows of endpoint groups apart from the store.
+// Fleet is the node's own view of endpoint groups, apart from the store.
 type Fleet interface {
-	// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may
-	// call, and those that are refused. It may wait for name servers.
+	// Members returns the endpoints of a group's DNS names, by their ids: those that an app with some bounds may call,
+	// and those that are refused. It may wait for name servers.
 	Members(ctx context.Context, group target.EndpointGroup, egress target.EgressBounds) (members, refused []target.Endpoint)
-	// GroupStatus returns what the node knows of a group of an app with some bounds and its endpoints. It may wait for name
-	// servers.
+	// GroupStatus returns the node's view of a group of an app with some bounds, and of its endpoints. It may wait for
+	// name servers.
 	GroupStatus(ctx context.Context, group target.GroupVersion, egress target.EgressBounds) target.GroupStatus
 }
 
-// listEndpoints lists the endpoints that a group has now, by id.
+// listEndpoints lists the current endpoints of a group, by id.
 func (a *API) listEndpoints(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("group")
 	named, err := a.namedEndpoints(r, app, name)
@@ -135,8 +134,8 @@ func (a *API) listEndpoints(r *request) (response, error) {
 	})
 }
 
-// namedEndpoints returns the endpoints that the names of a group stand for, by their ids. Those that may not be called are for
-// operators: their addresses tell about the network of the nodes.
+// namedEndpoints returns the endpoints of a group's DNS names, by their ids. Those that may not be called are only for
+// operators: their addresses reveal the network of the nodes.
 func (a *API) namedEndpoints(r *request, app, name string) ([]target.Endpoint, error) {
 	if a.opts.Fleet == nil {
 		return nil, nil
@@ -171,7 +170,7 @@ func endpointID(e target.Endpoint) string { return e.ID }
 
 func byEndpointID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 
-// mergedPage adds endpoints from DNS to a page of those that are stored. Of two with the same id, the stored one counts.
+// mergedPage adds endpoints from DNS to a page of stored ones. If two have the same id, the stored one counts.
 func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpoint {
 	after, found := slices.BinarySearchFunc(named, target.Endpoint{ID: page.Cursor}, byEndpointID)
 	if found {
@@ -183,8 +182,8 @@ func mergedPage(stored, named []target.Endpoint, page input.Page) []target.Endpo
 	return all[:min(len(all), page.Limit)]
 }
 
-// getGroupStatus shows what the node that responds knows of a group and its endpoints. Each node resolves names
-// and checks endpoints for itself, so other nodes may see a group otherwise.
+// getGroupStatus shows the view of a group and its endpoints on the node that responds. Each node resolves names and
+// checks endpoints for itself, so other nodes may see other states.
 func (a *API) getGroupStatus(r *request) (response, error) {
 	if a.opts.Fleet == nil {
 		return response{}, input.Refuse(input.CodeUnavailable, "the node makes no requests to endpoints")

@@ -32,8 +32,8 @@ func (a *API) getJob(r *request) (response, error) {
 	return response{revision: job.Revision, body: a.warned(job)}, err
 }
 
-// putJob creates or replaces a job with its triggers, in one transaction. A trigger whose schedule does not
-// change keeps its fire times and its pause.
+// putJob creates or replaces a job with its triggers, in one transaction. A trigger whose schedule does not change
+// keeps its fire times and its pause.
 func (a *API) putJob(r *request) (response, error) {
 	job := dispatcher.Job{App: r.PathValue("app"), Name: r.PathValue("job")}
 	problems := r.Decode(&job)
@@ -61,8 +61,8 @@ func (a *API) warned(job dispatcher.Job) dispatcher.Job {
 	return job
 }
 
-// deleteJob deletes a job and stops its fires; its runs and misfires stay. While it follows another job:
-// returns 409 with code job_in_use.
+// deleteJob deletes a job and stops its fires; its runs and misfires stay. While it follows another job, returns 409
+// with code job_in_use.
 func (a *API) deleteJob(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
@@ -96,13 +96,12 @@ func pause(paused bool) func(*API, *request) (response, error) {
 	}
 }
 
-// renameJob renames a job, triggers of it, or both at once. Event ids, fire times (also those of H and of
-// jitter), secrets, pauses, history and live runs stay; requests that begin afterwards carry the new names. A
-// request that changes no name returns 422. Returns 409 with code name_taken if another job or trigger has a
-// new name, or if the history of a deleted job of that name is still kept.
+// renameJob renames a job, its triggers, or both at once. Event ids, fire times (including those of H and of jitter),
+// secrets, pauses, history and live runs stay; requests that begin afterwards carry the new names. A request that
+// changes no name returns 422. Returns 409 with code name_taken if another job or trigger has a new name, or if the
+// history of a deleted job of that name is still kept.
 //
-// renameJob needs a condition, as a DELETE does: a client that has read an older revision may mean other
-// names.
+// renameJob needs a condition, like a DELETE: a client that has read an older revision may mean other names.
 func (a *API) renameJob(r *request) (response, error) {
 	var rename dispatcher.JobRename
 	problems := r.Decode(&rename)
@@ -125,12 +124,11 @@ func (a *API) renameJob(r *request) (response, error) {
 	return response{revision: job.Revision, body: a.warned(job)}, a.gate.ExplainFailed(r.Request, change, err)
 }
 
-// runJob runs a job now. Every call queues a new run, even if the job is paused or disabled. The
-// concurrency_policy applies to it too, so the run may wait or be skipped. While the app is disabled or
-// suspended, the call returns 409 with code app_disabled or bound_suspended, because no node would claim the
-// run. Above the quotas manual_runs_per_minute and waiting_runs it returns 429 with code bound_quota. With a
-// payload, the run sends that in place of the payload of the job, on every attempt; the audit log has its
-// sum.
+// runJob runs a job now. Every call queues a new run, even if the job is paused or disabled. The concurrency_policy
+// applies to it too, so the run may wait or be skipped. While the app is disabled or suspended, the call returns 409
+// with code app_disabled or bound_suspended, because no node would claim the run. Above the quotas
+// manual_runs_per_minute and waiting_runs it returns 429 with code bound_quota. With a payload, every attempt of the
+// run sends that payload instead of the job's; the audit log has its sum.
 func (a *API) runJob(r *request) (response, error) {
 	if _, err := a.gate.Revision(r.Request); err != nil { // a missing job comes before a disabled app
 		return response{}, err
@@ -151,8 +149,8 @@ func (a *API) runJob(r *request) (response, error) {
 	return response{status: http.StatusAccepted, body: run, header: header}, nil
 }
 
-// listSlots lists the runs that hold a concurrency slot of a job. Returns all of them in the order of their
-// runs. The list is empty if the job has no limit. Runs that wait for a slot are in state queued.
+// listSlots lists the runs that hold a concurrency slot of a job. Returns all of them in the order of their runs. The
+// list is empty if the job has no limit. Runs that wait for a slot are in state queued.
 func (a *API) listSlots(r *request) (response, error) {
 	slots, err := a.store.Slots(r.Context(), r.PathValue("app"), r.PathValue("job"))
 	return response{body: newList(slots)}, err
@@ -165,8 +163,8 @@ func (a *API) getCarriedState(r *request) (response, error) {
 	return response{revision: state.Revision, body: state}, err
 }
 
-// putCarriedState sets the state that the runs of a job carry. The next run gets it. What a run that is under
-// way returns is discarded. A job without carry_state is refused.
+// putCarriedState sets the state that the runs of a job carry. The next run gets it. The state that a run under way
+// returns is discarded. A job without carry_state is refused.
 func (a *API) putCarriedState(r *request) (response, error) {
 	var state run.CarriedState
 	problems := r.Decode(&state)
@@ -177,8 +175,8 @@ func (a *API) putCarriedState(r *request) (response, error) {
 	return put(a, r, state, problems, write, func(stored run.CarriedState) int64 { return stored.Revision })
 }
 
-// deleteCarriedState clears the state that the runs of a job carry. The next run gets none. What a run that
-// is under way returns is discarded.
+// deleteCarriedState clears the state that the runs of a job carry. The next run gets none. The state that a run under
+// way returns is discarded.
 func (a *API) deleteCarriedState(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		_, err := a.store.SetCarriedState(r.Context(), r.PathValue("app"), r.PathValue("job"), nil, change)
@@ -186,13 +184,13 @@ func (a *API) deleteCarriedState(r *request) (response, error) {
 	})
 }
 
-// getObjective gets how a job does by its objective. 404: the job has no objective.
+// getObjective gets the status of a job's objective. 404: the job has no objective.
 func (a *API) getObjective(r *request) (response, error) {
 	status, err := a.store.ObjectiveStatus(r.Context(), r.PathValue("app"), r.PathValue("job"))
 	return response{body: status}, err
 }
 
-// listObjectives lists how the jobs of an app do by their objectives, by name.
+// listObjectives lists the status of the objectives of an app's jobs, by name.
 func (a *API) listObjectives(r *request) (response, error) {
 	name := func(s dispatcher.ObjectiveStatus) string { return s.Job }
 	return pagedByName(r, name, func(page input.Page) ([]dispatcher.ObjectiveStatus, error) {

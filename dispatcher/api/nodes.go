@@ -31,9 +31,9 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 	}
 }
 
-// getRollback gets the rollback of the database that waits for a decision; 404 if there is none. A rollback
-// means that the database lost commits, as after a restore from a backup or a failover to a replica that
-// lagged. Nodes that detect it pause themselves. You cannot resume them one by one.
+// getRollback gets the rollback of the database that waits for a decision; 404 if none does. A rollback means that the
+// database lost commits, as after a restore from a backup or a failover to a replica that lagged. Nodes that detect it
+// pause themselves. You cannot resume them one by one.
 func (a *API) getRollback(r *request) (response, error) {
 	rollback, err := a.store.Rollback(r.Context())
 	if err == nil && rollback == nil {
@@ -50,7 +50,7 @@ func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (res
 	}
 }
 
-// getZones shows which time zone data the nodes compute with.
+// getZones shows the time zone data that the nodes use.
 func (a *API) getZones(r *request) (response, error) {
 	setting, err := a.store.ZoneSetting(r.Context())
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *API) getZones(r *request) (response, error) {
 	return a.zoneStatus(r, setting)
 }
 
-// zoneStatus adds to a setting what nodes compute with.
+// zoneStatus adds the data that nodes use to a setting.
 func (a *API) zoneStatus(r *request, setting dispatcher.ZoneSetting) (response, error) {
 	nodes, err := a.store.Nodes(r.Context())
 	if err != nil {
@@ -74,8 +74,8 @@ func (a *API) zoneStatus(r *request, setting dispatcher.ZoneSetting) (response, 
 	return response{body: status}, nil
 }
 
-// useZones makes all nodes compute with one release of time zone data. Each node switches in its next handler
-// round, and fires move once all have.
+// useZones makes all nodes use one release of time zone data. Each node switches in its next handler round, and fires
+// move once all have.
 func (a *API) useZones(r *request) (response, error) {
 	var given dispatcher.ZoneData
 	problems := r.Decode(&given)
@@ -100,7 +100,7 @@ func (a *API) useZones(r *request) (response, error) {
 	return a.zoneStatus(r, setting)
 }
 
-// resetZones makes each node compute with its own time zone data.
+// resetZones makes each node use its own time zone data.
 func (a *API) resetZones(r *request) (response, error) {
 	setting, err := a.store.SetZones(r.Context(), "", nil, r.By())
 	if err != nil {

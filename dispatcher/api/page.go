@@ -32,7 +32,7 @@ func newList[T any](items []T) list[T] {
 	return list[T]{Items: items}
 }
 
-// page reads limit and cursor. isKey says whether a text can be a cursor of this list.
+// page reads limit and cursor. isKey reports whether a text can be a cursor of this list.
 func (r *request) page(problems *input.Problems, isKey func(string) bool) input.Page {
 	page := input.Page{Limit: defaultLimit}
 	query := r.URL.Query()
@@ -84,7 +84,7 @@ func pagedByName[T any](r *request, name func(T) string, read func(input.Page) (
 	return paged(page, name, read)
 }
 
-// labels reads the labels that the jobs of a list have.
+// labels reads the labels by which a list selects jobs.
 func (r *request) labels() (input.Labels, error) {
 	labels := input.Labels{}
 	for _, pair := range r.URL.Query()["label"] {

@@ -22,17 +22,16 @@ var openAPIDocument []byte
 
 // live checks that the process is alive.
 //
-// live says that the process is alive. It does not check the database: an unreachable database must not make
-// an orchestrator restart every node.
+// live does not check the database: an unreachable database must not make an orchestrator restart every node.
 func (a *API) live(*request) (response, error) {
 	return response{body: readiness{Status: "ok"}}, nil
 }
 
-// ready checks that the node is ready. The node is ready if the database answers and the node is still
-// registered. A paused or draining node is ready too: it serves the API but claims nothing.
+// ready checks that the node is ready. The node is ready if the database responds and the node is still registered. A
+// paused or draining node is ready too: it serves the API but claims nothing.
 func (a *API) ready(r *request) (response, error) {
 	const timeout = 5 * time.Second
-	// Other probes use what this one finds, so it does not end with its caller.
+	// Other probes use the result of this one, so it does not end with its caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	defer cancel()
 	if err := a.database.check(ctx, r.Now, a.opts.Database); err != nil {
@@ -46,7 +45,7 @@ func (a *API) ready(r *request) (response, error) {
 	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil
 }
 
-// readiness is what a node that is ready says. Warnings need an operator, but no other node would be better.
+// readiness is the response of a ready node. Warnings need an operator, but no other node would be better.
 type readiness struct {
 	Status   string   `json:"status"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -63,7 +62,7 @@ func (c *databaseCheck) check(ctx context.Context, now time.Time, ask func(conte
 	const kept = 100 * time.Millisecond
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Who waited meanwhile came before this check, or shortly after.
+	// A caller that waited meanwhile came before this check, or shortly after.
 	if now.Sub(c.at) < kept {
 		return c.err
 	}
@@ -77,13 +76,13 @@ func (a *API) version(*request) (response, error) {
 	return response{body: dispatcher.ServerVersion{Version: a.opts.Version, Zones: schedule.ZonesVersion()}}, nil
 }
 
-// metrics gets the metrics of this node for Prometheus. Needs a token that is not bound to apps. Give it to
-// Prometheus as authorization.credentials_file.
+// metrics gets the metrics of this node for Prometheus. Needs a token that is not bound to apps. Give it to Prometheus
+// as authorization.credentials_file.
 func (a *API) metrics(r *request) (response, error) {
 	return exposition(r, a.opts.Metrics)
 }
 
-// exposition writes what a gatherer has in the format that the client accepts.
+// exposition writes the metrics of a gatherer in the format that the client accepts.
 func exposition(r *request, from prometheus.Gatherer) (response, error) {
 	families, err := from.Gather()
 	if err != nil {
@@ -114,13 +113,12 @@ func (a *API) openAPI(*request) (response, error) {
 	return response{body: json.RawMessage(openAPIDocument)}, nil
 }
 
-// jobMetrics gets the metrics of jobs for Prometheus. Every node tells the same, so scrape one. At most 1,000
-// jobs are shown, by app and name; carillon_job_unlisted counts the others. A token that is bound to apps
-// sees only their jobs.
+// jobMetrics gets the metrics of jobs for Prometheus. Every node returns the same, so scrape only one. At most 1,000
+// jobs are shown, by app and name; carillon_job_unlisted counts the others. A token that is bound to apps sees only
+// their jobs.
 //
-// jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read
-// from the database when somebody asks, so every node tells the same, and a node that nobody asks keeps
-// nothing.
+// jobMetrics reads the metrics from the database at each request, so every node returns the same, and a node without
+// requests keeps nothing.
 func (a *API) jobMetrics(r *request) (response, error) {
 	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)
@@ -138,7 +136,7 @@ func (a *API) jobMetrics(r *request) (response, error) {
 	return exposition(r, registry)
 }
 
-// jobGauges exports how jobs do.
+// jobGauges exports the metrics of jobs.
 type jobGauges struct {
 	jobs     []dispatcher.JobHealth
 	unlisted int

@@ -25,13 +25,13 @@ type problemDocument struct {
 	Status    int            `json:"status"`
 	RequestID string         `json:"request_id"`
 	Errors    input.Problems `json:"errors" schema:"min=1"`
-	// ChangedBy and ChangedAt tell who made the revision that a condition did not expect, and when.
+	// ChangedBy and ChangedAt are the author and the time of the revision that a condition did not expect.
 	ChangedBy string `json:"changed_by,omitempty"`
 	// With changed_by: when.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
-// precedence are the statuses of problems, that which decides first in front. Everything else is an invalid value, 422.
+// precedence are the statuses of problems, the most important first. Everything else is an invalid value, 422.
 var precedence = []int{
 	http.StatusInternalServerError,
 	http.StatusServiceUnavailable,
@@ -52,9 +52,9 @@ var precedence = []int{
 func statusOf(problems input.Problems) int {
 	for _, p := range problems {
 		switch {
-		case p.Code == input.CodeNameTaken && p.Path != "": // by another than the one that is written
+		case p.Code == input.CodeNameTaken && p.Path != "": // by another object than the written one
 			return http.StatusConflict
-		case p.Code == input.CodeBoundQuota && p.Path == "": // of what is asked for, not of a value
+		case p.Code == input.CodeBoundQuota && p.Path == "": // of the request, not of a value
 			return http.StatusTooManyRequests
 		}
 	}
@@ -113,7 +113,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	return response{status: status, header: header, body: document}
 }
 
-// problems returns what the caller may know about err.
+// problems returns the part of err that the caller may see.
 func (a *API) problems(r *request, rt route, err error) input.Problems {
 	var problems input.Problems
 	var one *input.Problem
@@ -142,8 +142,8 @@ func (a *API) problems(r *request, rt route, err error) input.Problems {
 	return problems
 }
 
-// unavailable says whether err means that the database does not answer. Drivers have no common error
-// for that, so in doubt unavailable asks the database.
+// unavailable reports whether err means that the database does not respond. Drivers have no common error for that, so
+// in doubt unavailable asks the database.
 func (a *API) unavailable(r *request, err error) bool {
 	var network net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
@@ -152,7 +152,7 @@ func (a *API) unavailable(r *request, err error) bool {
 	return a.DatabaseAway(r.Context())
 }
 
-// DatabaseAway asks the database, also for a caller that is gone, and tells whether it does not respond within a moment.
+// DatabaseAway reports whether the database does not respond within a moment, even to a disconnected caller.
 func (a *API) DatabaseAway(ctx context.Context) bool {
 	const timeout = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

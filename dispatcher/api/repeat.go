@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// listBackfills lists the backfills of an app, the latest first.
+// listBackfills lists the backfills of an app, latest first.
 func (a *API) listBackfills(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
@@ -38,10 +38,10 @@ func (a *API) getBackfill(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// createBackfill runs the instants of a range, or counts them. Begins a backfill: a run of kind backfill for
-// each instant at which the triggers would have fired, as they are declared now; what is edited later changes
-// none of them. With dry_run it only counts the instants. A job has one backfill at a time; another one is
-// refused with code state_conflict. It counts as one manual run in the quotas of the app.
+// createBackfill runs the instants of a range, or counts them. Begins a backfill: a run of kind backfill for each
+// instant at which the triggers would have fired, by their current definitions; later edits do not change these runs.
+// With dry_run it only counts the instants. A job has one backfill at a time; another one is refused with code
+// state_conflict. It counts as one manual run in the quotas of the app.
 func (a *API) createBackfill(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("job")
 	asked := repeat.BackfillRequest{}
@@ -82,7 +82,7 @@ func (a *API) createBackfill(r *request) (response, error) {
 	return response{status: http.StatusAccepted, body: created, header: header}, nil
 }
 
-// planBackfill counts the instants of the range by the schedules of the job as it is now.
+// planBackfill counts the instants of the range by the current schedules of the job.
 func (a *API) planBackfill(r *request, job dispatcher.Job, spec repeat.BackfillSpec) (plan repeat.BackfillPlan, err error) {
 	_, calendars, err := a.store.AppCalendars(r.Context(), job.App)
 	if err != nil {
@@ -107,7 +107,7 @@ func changeBackfill(action repeat.BackfillAction) func(*API, *request) (response
 	}
 }
 
-// listBulkActions lists the bulk actions of an app, the latest first.
+// listBulkActions lists the bulk actions of an app, latest first.
 func (a *API) listBulkActions(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
@@ -129,12 +129,12 @@ func (a *API) getBulkAction(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// createBulkAction does one thing to all jobs or runs that a filter selects, or counts them. Begins a bulk
-// action. Nodes carry it out, some jobs or runs at a time, and go on after a node that died; each change is
-// in the audit log as one of who asked. It selects as it goes: what the filter selects only later may be left
-// out. What is so already, or changed meanwhile, is skipped. Runs that it asks for count as manual runs in
-// the quotas of the app, and it waits while a quota is used up. It needs the scope of the same request about
-// a single job or run: write to pause and resume jobs, run for the rest. With dry_run it only counts.
+// createBulkAction applies one action to all jobs or runs that a filter selects, or counts them. Begins a bulk action.
+// Nodes carry it out, some jobs or runs at a time, and continue after a node dies; each change is in the audit log
+// under the caller of this request. It selects as it goes: jobs and runs that match only later may be left out. Those
+// that are already in the wanted state, or changed meanwhile, are skipped. Runs that it requests count as manual runs
+// in the quotas of the app, and it waits while a quota is used up. It needs the scope of the same request about a
+// single job or run: write to pause and resume jobs, run for the others. With dry_run it only counts.
 func (a *API) createBulkAction(r *request) (response, error) {
 	var asked repeat.BulkRequest
 	problems := r.Decode(&asked)
@@ -173,7 +173,7 @@ func mayBulk(r *request, action repeat.BulkVerb) error {
 		string(action.Scope()), string(action))
 }
 
-// cancelBulkAction ends a bulk action. What is done stays done. It needs the scope that the action needs.
+// cancelBulkAction ends a bulk action. Finished changes stay. It needs the same scope as the action.
 func (a *API) cancelBulkAction(r *request) (response, error) {
 	app, id := r.PathValue("app"), r.PathValue("bulk")
 	found, err := a.store.BulkAction(r.Context(), app, id)
@@ -190,8 +190,8 @@ func (a *API) cancelBulkAction(r *request) (response, error) {
 	return response{body: cancelled}, nil
 }
 
-// listDeadLetters lists runs that failed, timed out or were lost, latest scheduled time first. A run that is
-// retried is no dead letter until it fails again. Deliveries to targets that are told are runs, too.
+// listDeadLetters lists runs that failed, timed out or were lost, latest scheduled time first. A retried run is not a
+// dead letter until it fails again. Deliveries to targets of alerts and follows are runs, too.
 func (a *API) listDeadLetters(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -217,10 +217,9 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 	})
 }
 
-// replayDeadLetters retries dead letters, a portion at a time, or counts them. Each run is retried as POST
-// /v1/runs/{run}/retry does: at once, under the same event id, with the job as it is now. If the response has
-// next, go on with another request that has it as cursor. Returns 409 while the app is disabled or suspended,
-// unless dry_run is set.
+// replayDeadLetters retries dead letters, a portion at a time, or counts them. Each run is retried like POST
+// /v1/runs/{run}/retry: at once, under the same event id, with the current job. If the response has next, send another
+// request with it as cursor. Returns 409 while the app is disabled or suspended, unless dry_run is set.
 //
 // replayDeadLetters retries a portion, so that a request ends soon however many dead letters there are.
 func (a *API) replayDeadLetters(r *request) (response, error) {

@@ -23,22 +23,22 @@ type section struct {
 	routes []route
 }
 
-// route is a route with what serves it once the gate has let a request in. What it does is the comment of that function, which
-// the description of the API repeats; openapi_build_test.go makes openapi.json of all of this.
+// route is a route with its handler behind the gate. The comment of the handler is its description in openapi.json,
+// which openapi_build_test.go makes of all of this.
 type route struct {
 	gate.Route
 	serve func(*API, *request) (response, error)
 	about
 }
 
-// about tells of a route what its description cannot read from the function that serves it.
+// about is the part of a route's description that is not in its handler.
 type about struct {
-	takes, gives any    // values of the types of the bodies of requests and responses; nil: there is none
+	takes, gives any    // values of the types of the bodies of requests and responses; nil: none
 	optional     bool   // the body of the request may be left out
 	status       int    // of a success; 0: 200, or 204 without a response
-	creates      any    // what a PUT that creates something gives, with status 201; nil: it never does
-	counts       any    // what is given, with status 200, if the body says dry_run
-	conditional  bool   // it heeds conditions on the revision
+	creates      any    // what a PUT that creates something returns, with status 201; nil: it never does
+	counts       any    // what is returned, with status 200, if the body has dry_run
+	conditional  bool   // it supports conditions on the revision
 	id, text     string // name and comment, where several routes share a function
 }
 

@@ -45,8 +45,8 @@ func (a *API) getRun(r *request) (response, error) {
 	return response{body: run}, err
 }
 
-// visibleRun reads the run in the path. The error is the same for an unknown run, a malformed id and
-// a run of an app that the token does not permit.
+// visibleRun reads the run in the path. The error is the same for an unknown run, a malformed id and a run of an app
+// that the token does not permit.
 func (a *API) visibleRun(r *request) (run.Run, error) {
 	id := r.PathValue("run")
 	missing := dispatcher.NotFound("run", id)
@@ -61,7 +61,7 @@ func (a *API) visibleRun(r *request) (run.Run, error) {
 	return r.shown(one), err
 }
 
-// shown returns a run as the token of r may see it.
+// shown returns the part of a run that the token of r may see.
 func (r *request) shown(run run.Run) run.Run {
 	if r.IsBound() {
 		return run.WithoutAddresses()
@@ -82,9 +82,9 @@ func (a *API) cancelRun(r *request) (response, error) {
 	return res, err
 }
 
-// releaseRun frees the slots of a run that has ended; 409 if it has not, or has none. Nodes free slots by
-// themselves when they have given the request of an ended run up. If the request is still in flight, another
-// run of the job may overlap with it.
+// releaseRun frees the slots of a run that has ended; 409 if it has not ended, or holds none. Nodes free slots by
+// themselves after they have given up the request of an ended run. If the request is still in flight, another run of
+// the job may overlap with it.
 func (a *API) releaseRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.ReleaseRun, nil, "cancel a run that has not ended; GET /v1/apps/{app}/jobs/{job}/slots lists the slots")
 }
@@ -94,14 +94,14 @@ func (a *API) releaseRun(r *request) (response, error) {
 func (a *API) retryRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.RetryRun, func(one run.Run) error {
 		if one.State == run.Queued || one.State == run.Claimed {
-			return nil // the store refuses it, with the better reason
+			return nil // the store refuses it, with a better reason
 		}
 		return a.checkEnabled(r, one.App)
 	}, "wait until it ends, or cancel it first")
 }
 
-// changeRun writes to the run in the path, unless check, which may be nil, refuses it. remedy says
-// what to do if the state of the run does not permit the change.
+// changeRun writes to the run in the path, unless check, which may be nil, refuses it. remedy is the advice if the
+// state of the run does not permit the change.
 func (a *API) changeRun(r *request, write func(context.Context, string, input.Change) (run.Run, error),
 	check func(run.Run) error, remedy string,
 ) (response, error) {
@@ -118,8 +118,8 @@ func (a *API) changeRun(r *request, write func(context.Context, string, input.Ch
 	return response{body: r.shown(run)}, conflict(err, remedy)
 }
 
-// checkEnabled refuses to queue a run that no node would claim, because its app is disabled. The
-// store reports an app that does not exist.
+// checkEnabled refuses to queue a run that no node would claim, because its app is disabled. The store reports an app
+// that does not exist.
 func (a *API) checkEnabled(r *request, name string) error {
 	app, err := a.store.App(r.Context(), name)
 	switch {
@@ -136,8 +136,8 @@ func (a *API) checkEnabled(r *request, name string) error {
 		"enable it first, in Terraform or with PATCH /v1/apps/%s", input.Echo(name), name)
 }
 
-// getRunRequest shows the request of a run as its job would send it now; 409 if its job is gone. Every secret
-// is masked, and so is what was made with one. No secret is read for it, and nothing is sent.
+// getRunRequest shows the request of a run as its job would send it now; 409 if its job is deleted. Every secret is
+// masked, and so are values that were made with one. No secret is read, and nothing is sent.
 func (a *API) getRunRequest(r *request) (response, error) {
 	run, err := a.visibleRun(r)
 	if err != nil {
@@ -163,8 +163,8 @@ func (a *API) getRunRequest(r *request) (response, error) {
 	return response{body: shown}, nil
 }
 
-// callOfRun returns the call of the latest attempt of a run by its job as it is now, without the values of secrets, and the
-// member of its group that it went to, if that is known.
+// callOfRun returns the call of the latest attempt of a run by its current job, without the values of secrets, and the
+// member of its group that it called, if that is known.
 func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 	call target.Call, endpoint *target.Endpoint, err error,
 ) {
@@ -200,7 +200,7 @@ func (a *API) callOfRun(r *request, one run.Run, job dispatcher.Job) (
 	return call, endpoint, err
 }
 
-// addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
+// addFires adds to a call the fires before and after its own. Fires that cannot be evaluated are left out.
 func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error {
 	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error 
 	return err
 }
 
-// addGroup adds to a call the group that its target names, and returns the member that its attempt went to.
+// addGroup adds to a call the group that its target names, and returns the member that its attempt called.
 func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endpoint, error) {
 	name := call.Target.Group.Name
 	group, err := a.store.Group(r.Context(), run.App, name)
@@ -243,10 +243,10 @@ func (a *API) addGroup(r *request, call *target.Call, run run.Run) (*target.Endp
 	return nil, nil
 }
 
-// logMemory is what a log takes while it is read and sent, by estimate.
+// logMemory is the memory of a log while it is read and sent, by estimate.
 const logMemory = 16 << 20
 
-// getRunLog reads the log that an executor of XXL-JOB keeps of a run; 409 if none is known to have it.
+// getRunLog reads the log that an executor of XXL-JOB keeps of a run; 409 if no executor is known to have it.
 func (a *API) getRunLog(r *request) (response, error) {
 	run, err := a.visibleRun(r)
 	if err != nil {
@@ -286,7 +286,7 @@ func (r *request) number(name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// executorCall returns how to ask the executor that has an attempt of a run. The error says why there is none to ask.
+// executorCall returns the call to the executor that has an attempt of a run, or an error with the reason if none does.
 func (a *API) executorCall(r *request, run run.Run, attempt int) (call target.ExecutorCall, err error) {
 	if call, err = a.executorsOf(r, run); err != nil {
 		return call, err
@@ -294,7 +294,7 @@ func (a *API) executorCall(r *request, run run.Run, attempt int) (call target.Ex
 	return callOf(call, run, attempt)
 }
 
-// executorsOf returns how to ask the executors of a run, but for which one. The error says why there is none to ask.
+// executorsOf returns the call to the executors of a run, without the executor, or an error if there are none.
 func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, err error) {
 	job, err := a.store.Job(r.Context(), run.App, run.Job)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
@@ -312,7 +312,7 @@ func (a *API) executorsOf(r *request, run run.Run) (call target.ExecutorCall, er
 	return call, err
 }
 
-// callOf completes a call by the executor that has an attempt of a run.
+// callOf adds the executor that has an attempt of a run to a call.
 func callOf(call target.ExecutorCall, run run.Run, attempt int) (target.ExecutorCall, error) {
 	id := run.EndpointOf(attempt)
 	if id == "" {

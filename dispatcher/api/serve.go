@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// request is an HTTP request that the gate has let in.
+// request is an HTTP request that the gate has admitted.
 type request struct{ *gate.Request }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -30,7 +30,7 @@ type response struct {
 	header   map[string]string
 }
 
-// handle wraps a route with what all routes share; see the package comment.
+// handle wraps a route in the steps that all routes share; see the package comment.
 func (a *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		admitted, release, err := a.gate.Admit(&rt.Route, w, hr)
@@ -50,7 +50,7 @@ func (a *API) handle(rt route) http.Handler {
 		}
 		res = notModified(r, res)
 		if res.status < 300 && strings.HasPrefix(rt.Path, "/v1/tokens") && r.Method != http.MethodGet {
-			a.gate.ForgetTokens() // what this node revokes ends at once here
+			a.gate.ForgetTokens() // a token that this node revokes ends at once here
 		}
 		if rt.Executors {
 			res = forExecutor(res)
@@ -75,8 +75,7 @@ func notModified(r *request, res response) response {
 	return response{status: http.StatusNotModified, revision: res.revision}
 }
 
-// write sends res. It marshals the body before it sends the first byte, so that a failure can still
-// become a 500.
+// write sends res. It marshals the body before it sends the first byte, so that a failure can still become a 500.
 func (a *API) write(w http.ResponseWriter, r *request, res response) {
 	body, err := marshal(res.body)
 	if err != nil {
@@ -119,7 +118,7 @@ func marshal(body any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// put does what every PUT of a definition does once it is decoded. problems are those of decoding.
+// put is the common part of every PUT of a definition after decoding. problems are those of decoding.
 func put[T interface{ Validate() error }](a *API, r *request, definition T, problems input.Problems,
 	write func(context.Context, T, input.Change) (stored T, created bool, err error), revision func(T) int64,
 ) (response, error) {
@@ -142,7 +141,7 @@ func put[T interface{ Validate() error }](a *API, r *request, definition T, prob
 	return res, nil
 }
 
-// remove does what every DELETE of a definition does.
+// remove is the common part of every DELETE of a definition.
 func (a *API) remove(r *request, write func(input.Change) error) (response, error) {
 	change, err := a.gate.Change(r.Request)
 	if err != nil {
@@ -160,20 +159,20 @@ func mustMatch(problems *input.Problems, path, inBody, inPath string) {
 	}
 }
 
-// As returns a transport that serves requests in this process as a token, which the caller has just read from the store, on
-// behalf of from: address, certificate and request id are those of from. The API checks scopes, bounds and rates as it does for
-// a bearer of the token.
+// As returns a transport that serves requests in this process under a token, which the caller has just read from the
+// store, on behalf of from: address, certificate and request id are those of from. The API checks scopes, bounds and
+// rates as for a bearer of the token.
 func (a *API) As(from *http.Request, token access.APIToken) http.RoundTripper {
 	return inProcess{api: a, from: from, token: &token}
 }
 
-// Bearer is As for requests that bear a token themselves.
+// Bearer is As for requests that have their own token.
 func (a *API) Bearer(from *http.Request) http.RoundTripper { return inProcess{api: a, from: from} }
 
-// Admit is gate.Visit for a request that the API does not serve itself, and AdmitUnknown and AdmitBody are VisitUnknown and VisitBody.
+// Admit is gate.Visit for a request outside of the API. AdmitUnknown and AdmitBody are VisitUnknown and VisitBody.
 func (a *API) Admit(hr *http.Request, now time.Time) time.Duration { return a.gate.Visit(hr, now) }
 
-// AdmitUnknown counts a request that shows something unknown where a secret belongs; see gate.VisitUnknown.
+// AdmitUnknown counts a request with an unknown secret; see gate.VisitUnknown.
 func (a *API) AdmitUnknown(hr *http.Request, now time.Time) time.Duration {
 	return a.gate.VisitUnknown(hr, now)
 }

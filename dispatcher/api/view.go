@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// overviewApps returns the apps of a route over all apps: the one that the query names, or those of the token; empty: all.
+// overviewApps returns the apps of a route over all apps: the one in the query, or those of the token; empty: all.
 func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
 	app := r.URL.Query().Get("app")
 	if !r.URL.Query().Has("app") {
@@ -37,10 +37,9 @@ func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, erro
 	return []string{app}, err
 }
 
-// listJobSummaries lists jobs of all apps by app and name, without their definitions. A token that is bound
-// to apps gets the jobs of those apps. A page looks at 100,000 jobs at most, at 2,000 with state or label,
-// and at 1,000 with result, so a page with filters may contain fewer jobs than you asked for, or none;
-// continue with next until there is none.
+// listJobSummaries lists jobs of all apps by app and name, without their definitions. A token that is bound to apps
+// gets the jobs of those apps. A page covers 100,000 jobs at most, 2,000 with state or label, and 1,000 with result, so
+// a page with filters may contain fewer jobs than you asked for, or none; continue as long as the response has next.
 func (a *API) listJobSummaries(r *request) (response, error) {
 	query, err := r.jobQuery()
 	if err != nil {
@@ -56,7 +55,7 @@ func (a *API) listJobSummaries(r *request) (response, error) {
 	return response{body: body}, err
 }
 
-// jobQuery reads the parameters of the list of summaries, but for the app.
+// jobQuery reads the parameters of the list of summaries, without the app.
 func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -91,10 +90,10 @@ func isJobCursor(text string) bool {
 	return ok
 }
 
-// getAttention shows what a person on call should look at. Failures and misfires of the last 24 hours,
-// overdue triggers, triggers in error, pauses, alerts that fire, error budgets that burn, hosts that runs
-// wait for, groups without an endpoint, secrets that fail, certificates that end, and history that should be
-// gone: 20 of each at most. A token that is bound to apps gets those of its apps, without nodes and rollback.
+// getAttention shows what a person on call should look at. Failures and misfires of the last 24 hours, overdue
+// triggers, triggers in error, pauses, firing alerts, error budgets that burn, hosts that runs wait for, groups without
+// an endpoint, failing secrets, expiring certificates, and history past its retention: 20 of each at most. A token that
+// is bound to apps gets those of its apps, without nodes and rollback.
 func (a *API) getAttention(r *request) (response, error) {
 	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)
@@ -105,13 +104,12 @@ func (a *API) getAttention(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// getUpcomingFires counts the fires to come, by five minutes. Nodes count the fires when somebody asks, and
-// again after five minutes. The count takes some seconds with many thousand triggers; until then the response
-// has the count before, or none, and computing. Of a fixed delay only the next fire counts; triggers that do
-// not fire now, such as paused ones, do not count.
+// getUpcomingFires counts the upcoming fires, by five minutes. Nodes count the fires on request, and again after five
+// minutes. The count takes some seconds with many thousand triggers; until then the response has the previous count, or
+// none, and computing. For a fixed delay only the next fire counts; triggers that do not fire now, such as paused ones,
+// do not count.
 //
-// getUpcomingFires shows how many fires are to come. They are counted by Run, because that may take some
-// seconds.
+// getUpcomingFires shows counts that Run makes, because counting may take some seconds.
 func (a *API) getUpcomingFires(r *request) (response, error) {
 	var problems input.Problems
 	hours := view.UpcomingHours
@@ -136,12 +134,12 @@ func (a *API) getUpcomingFires(r *request) (response, error) {
 	return response{body: fires}, nil
 }
 
-// timelineAround is how much of the past and of the future a timeline has that names no time.
+// timelineAround is how much of the past and of the future a timeline without times has.
 const timelineAround = 6 * time.Hour
 
-// getTimeline shows what happened to the jobs of an app between two times, and what is planned. Rows are jobs
-// in the order of their names. A row has at most 200 marks: those of a crowded row are grouped. Without from
-// and to: the six hours before now and the six after it.
+// getTimeline shows past and planned fires of an app's jobs between two times. Rows are jobs in the order of their
+// names. A row has at most 200 marks: those of a crowded row are grouped. Without from and to: the six hours before now
+// and the six after it.
 func (a *API) getTimeline(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -184,9 +182,9 @@ func (a *API) getTimeline(r *request) (response, error) {
 	return response{body: page}, err
 }
 
-// getStatistics counts the runs and misfires of each UTC day. A run counts on the day of its scheduled time
-// if it ended within 24 hours of it, else on the day of its end. A token that is bound to apps gets those of
-// its apps. Days are kept for 400 days.
+// getStatistics counts the runs and misfires of each UTC day. A run counts on the day of its scheduled time if it ended
+// within 24 hours of it, otherwise on the day of its end. A token that is bound to apps gets those of its apps. Days
+// are kept for 400 days.
 func (a *API) getStatistics(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -217,8 +215,7 @@ func (a *API) getStatistics(r *request) (response, error) {
 
 // preview previews the fire times of a schedule.
 //
-// preview uses the database's clock, as a declaration of the schedule would, and the calendars of the app in
-// the request.
+// preview uses the database's clock, like a declaration of the schedule, and the calendars of the app in the request.
 func (a *API) preview(r *request) (response, error) {
 	var asked view.PreviewRequest
 	problems := r.Decode(&asked)
@@ -261,20 +258,20 @@ func (a *API) preview(r *request) (response, error) {
 }
 
 const (
-	// forecastAge is for how long a count of upcoming fires is shown before they are counted again.
+	// forecastAge is how long a count of upcoming fires is shown before they are counted again.
 	forecastAge = 5 * time.Minute
 	// forecastPatience is how long a request waits for a count, which is enough for some thousand triggers.
 	forecastPatience = 100 * time.Millisecond
 	// forecastTimeout bounds one count.
 	forecastTimeout = time.Minute
-	// maxForecasts is of how many sets of apps a count is kept.
+	// maxForecasts is how many sets of apps have a kept count.
 	maxForecasts = 200
 	// forecastPage and forecastPages bound the triggers that are counted.
 	forecastPage  = 1000
 	forecastPages = 200
 )
 
-// forecasts are the counts of upcoming fires, for each set of apps that was asked for. One is counted at a time.
+// forecasts are the counts of upcoming fires, for each requested set of apps. One is counted at a time.
 type forecasts struct {
 	store  Store
 	log    *slog.Logger
@@ -298,7 +295,7 @@ func newForecasts(store Store, log *slog.Logger) *forecasts {
 		apps: cache.New[string, *forecast](maxForecasts)}
 }
 
-// latest returns the latest count, and has the fires counted again if it is old.
+// latest returns the latest count, and starts another if it is old.
 func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) view.UpcomingFires {
 	one, done := f.ask(apps, now)
 	if done != nil {
@@ -321,8 +318,8 @@ func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) vi
 	return fires
 }
 
-// ask returns the count of some apps. done is closed when a count that is under way is over; nil: there is nothing to wait for. A count
-// that is a little too old is shown while the next one is under way.
+// ask returns the count of some apps. done is closed when the count under way is over; nil: none is. A count that is a
+// little too old is shown while the next one is under way.
 func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-chan struct{}) {
 	apps = slices.Compact(slices.Sorted(slices.Values(apps)))
 	key := strings.Join(apps, ",")
@@ -337,7 +334,7 @@ func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-cha
 		select {
 		case f.wanted <- one:
 			one.done = make(chan struct{})
-		default: // enough others are to be counted before
+		default: // enough others are waiting
 		}
 	}
 	if now.Sub(one.at) < 2*forecastAge {
@@ -346,7 +343,7 @@ func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-cha
 	return one, one.done
 }
 
-// run counts what was asked for, until ctx ends.
+// run makes the requested counts, until ctx ends.
 func (f *forecasts) run(ctx context.Context) {
 	for {
 		select {
@@ -368,7 +365,7 @@ func (f *forecasts) run(ctx context.Context) {
 	}
 }
 
-// count counts the upcoming fires of some apps, all of them if none is named.
+// count counts the upcoming fires of some apps, or of all if apps is empty.
 func (f *forecasts) count(ctx context.Context, apps []string) (fires view.UpcomingFires, at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forecastTimeout)
 	defer cancel()
@@ -417,10 +414,9 @@ func (f *forecasts) compile(ctx context.Context, t view.UpcomingTrigger, calenda
 
 func clock() time.Time { return time.Now() } //nolint:forbidigo // of this process
 
-// verifyApp compares the ledger with the schedules. Compares the ledger of each trigger with the schedules
-// that were in force at the time. One call does a bounded amount of work: a trigger with many scheduled times
-// comes in parts, and a page may contain fewer jobs than you asked for. Continue with next until there is
-// none.
+// verifyApp compares the ledger with the schedules. Compares the ledger of each trigger with the schedules that were in
+// force at the time. One call does a bounded amount of work: a trigger with many scheduled times comes in parts, and a
+// page may contain fewer jobs than you asked for. Continue as long as the response has next.
 func (a *API) verifyApp(r *request) (response, error) {
 	var problems input.Problems
 	query := verify.Query{
@@ -440,7 +436,7 @@ func (a *API) verifyApp(r *request) (response, error) {
 	return response{body: page}, err
 }
 
-// explainInstant explains what became of one scheduled time of a trigger.
+// explainInstant explains the result of one scheduled time of a trigger.
 func (a *API) explainInstant(r *request) (response, error) {
 	var problems input.Problems
 	at := r.instant(&problems, "at")
@@ -462,8 +458,8 @@ func (a *API) explainInstant(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// getStrip shows the latest and the next scheduled times of a trigger, with what became of each. Each cell
-// says what explain says of its time. Several times in a row at which nothing was to run are one cell.
+// getStrip shows the latest and the next scheduled times of a trigger, with their results. Each cell has the
+// explanation of its time. Consecutive times without a run are one cell.
 func (a *API) getStrip(r *request) (response, error) {
 	var problems input.Problems
 	query := view.StripQuery{

@@ -1,9 +1,9 @@
-// Package decode reads the JSON of bodies, and reports everything that is wrong with one together.
+// Package decode reads the JSON of bodies, and reports all problems of a body together.
 //
-// encoding/json ignores unknown fields and stops at the first error. This package is stricter: it reports unknown fields,
-// duplicate fields, numbers in quotes, and (AddInvalid) whatever Validate finds in the fields that could be decoded. Read-only
-// fields are accepted and ignored, so that the result of a GET can be edited and PUT. It walks over the text (scan.go) and copies
-// no value of it that no field takes, so a hostile body costs little more than its size.
+// encoding/json ignores unknown fields and stops at the first error. This package is stricter: it reports unknown
+// fields, duplicate fields, numbers in quotes, and (AddInvalid) the problems that Validate finds in the decoded fields.
+// Read-only fields are accepted and ignored, so that you can edit the result of a GET and PUT it. It walks over the
+// text (scan.go) and copies only values that a field takes, so a hostile body costs little more than its size.
 package decode
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// JSON fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
-// field with a problem keeps its default. Messages never contain values, which may be secrets. It stops when the time of ctx is over.
+// JSON fills into, a pointer to a struct, from a JSON text. It returns every problem; a field with one keeps its
+// default. Messages never contain values, which may be secrets. It stops when the time of ctx is over.
 func JSON(ctx context.Context, text []byte, into any) input.Problems {
 	raw, err := document(text)
 	if err != nil {
@@ -34,7 +34,7 @@ func JSON(ctx context.Context, text []byte, into any) input.Problems {
 	return d.read(raw, into)
 }
 
-// Part fills into from a part of a valid text, and tells whether all of it could be read.
+// Part fills into from a part of a valid text, and reports whether all of it could be read.
 func Part(raw json.RawMessage, into any) bool {
 	return newDecoder(raw).fill(reflect.ValueOf(into).Elem(), raw, nil)
 }
@@ -42,12 +42,12 @@ func Part(raw json.RawMessage, into any) bool {
 func newDecoder(text []byte) *decoder {
 	d := &decoder{most: maxElements, room: min(Factor*len(text)+floor, maxDecoded), fields: map[reflect.Type]map[string]Field{}}
 	if len(text) > MaxBody {
-		d.most = MaxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
+		d.most = MaxImport / 64 // an app has any number of jobs; the smallest takes more bytes
 	}
 	return d
 }
 
-// What a body may have in bytes.
+// The largest bodies, in bytes.
 const (
 	// MaxBody fits the largest payload with its escapes, and a hundred triggers.
 	MaxBody = 1 << 20
@@ -55,21 +55,21 @@ const (
 	MaxImport = 64 << 20
 )
 
-// maxElements is how many elements a list or a map of a body may have: no field permits as many, and each takes
-// far more memory than it has bytes.
+// maxElements is how many elements a list or a map of a body may have: no field permits as many, and each takes far
+// more memory than its bytes.
 const maxElements = 10_000
 
-// What a body may take in memory once it is decoded, apart from its own bytes and the texts in it: Factor times its size and
-// floor, but not more than maxDecoded. A list of empty objects would take hundreds of times its size. With its texts, and what
-// is used on the way and thrown away, a body takes 20 times its size.
+// The memory that a decoded body may take, apart from its own bytes and its texts: Factor times its size plus floor,
+// but at most maxDecoded. A list of empty objects would take hundreds of times its size. With its texts, and with
+// temporary memory, a body takes 20 times its size.
 const (
 	Factor     = 16
 	floor      = 1 << 20
 	maxDecoded = 128 << 20
 )
 
-// take counts bytes that a value is about to take in memory. It refuses what the body has no room for, once, and then nothing
-// else is decoded.
+// take counts bytes that a value is about to take in memory. If the body has no room for them, it reports that once,
+// and decoding stops.
 func (d *decoder) take(bytes int, at *pointer) bool {
 	if d.room < 0 {
 		return false
@@ -84,7 +84,7 @@ func (d *decoder) take(bytes int, at *pointer) bool {
 
 // read fills into from one JSON value.
 func (d *decoder) read(raw json.RawMessage, into any) input.Problems {
-	if d.full() { // the time may have passed on a long text
+	if d.full() { // a long text may take more than the time
 		return d.problems
 	}
 	d.problems.AddError("", input.CheckJSONText(raw, MaxProblems+1))
@@ -112,7 +112,7 @@ func document(text []byte) (json.RawMessage, *input.Problem) {
 		}
 		at += width
 	}
-	// Nesting far deeper than any field permits is refused before anything recurses into it.
+	// Nesting far deeper than any field permits is refused before any recursion into it.
 	if depth := input.JSONDepth(text); depth > maxDepth {
 		return nil, &input.Problem{Code: input.CodeJSONDepth, Message: fmt.Sprintf(
 			"body is nested %d deep; the maximum is %d, and %d for a payload", depth, maxDepth, input.MaxPayloadDepth)}
@@ -120,7 +120,7 @@ func document(text []byte) (json.RawMessage, *input.Problem) {
 	if json.Valid(text) {
 		return bytes.Trim(text, " \t\r\n"), nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(text)) // which says where it is wrong
+	dec := json.NewDecoder(bytes.NewReader(text)) // it finds the position of the error
 	var raw json.RawMessage
 	err := dec.Decode(&raw)
 	var wrong *json.SyntaxError
@@ -145,7 +145,7 @@ const maxDepth = 100
 // pointer is a path into the body. It is only written out for a problem.
 type pointer struct {
 	parent *pointer
-	// key is that of a member, as it is written; nil for an element.
+	// key is that of a member, as written in the text; nil for an element.
 	key   json.RawMessage
 	index int
 }
@@ -169,7 +169,7 @@ func (p *pointer) String() string {
 	return cutPath(path.String())
 }
 
-// maxPath is the longest path of a problem in bytes. What is longer is cut, and ends in an ellipsis.
+// maxPath is the longest path of a problem in bytes. A longer one is cut, and ends in an ellipsis.
 const maxPath = 256
 
 func cutPath(path string) string {
@@ -188,23 +188,23 @@ type decoder struct {
 	problems input.Problems
 	// most is how many elements a list or map may have.
 	most int
-	// room is how many bytes of memory are left for values; below 0: there was none for one of them.
+	// room is how many bytes of memory are left for values; below 0: a value did not fit.
 	room int
-	// over returns an error once nobody waits for what is decoded; nil: somebody always does.
+	// over returns an error once no caller waits for the result; may be nil.
 	over func() error
 	// steps counts the calls of full.
 	steps int
-	// fields are those of the structs that were met, by their JSON names.
+	// fields are those of the structs so far, by their JSON names.
 	fields map[reflect.Type]map[string]Field
-	// work counts bytes looked at and written, so that tests see what a body costs without measuring time.
+	// work counts bytes read and written, so that tests see the cost of a body without measuring time.
 	work int
 }
 
-// stepsBetween is after how many steps of decoding the time is looked at, which takes as long as many of them.
+// stepsBetween is the number of decoding steps between two checks of the time; a check takes as long as many steps.
 const stepsBetween = 256
 
-// full says that decoding is over: there are more problems than a response lists, there is no room for more values, or nobody waits
-// for them.
+// full reports that decoding is over: there are more problems than a response lists, no room for more values, or no
+// caller waits for them.
 func (d *decoder) full() bool {
 	if d.steps++; d.steps%stepsBetween == 1 && d.over != nil && d.room >= 0 && d.over() != nil {
 		d.room = -1
@@ -258,8 +258,8 @@ func Bounded(problems input.Problems) input.Problems {
 	return all
 }
 
-// AddInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at
-// or below a value that could not be decoded: that is only a consequence. A text with NUL was decoded.
+// AddInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at or below a value
+// that could not be decoded: that is only a consequence. A text with NUL was decoded.
 func AddInvalid(problems *input.Problems, err error) {
 	undecoded := *problems
 	var invalid input.Problems

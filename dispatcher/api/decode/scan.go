@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// The functions of this file walk over a JSON text that is known to be valid. A value is a part of the text: nothing is copied, so
-// what a body costs does not depend on how many values it has, or how deep they are nested.
+// The functions of this file walk over a valid JSON text. A value is a part of the text, and is not copied, so the cost
+// of a body does not depend on the number of its values, or on their nesting.
 
-// skipSpace returns the offset of the next byte that is no white space.
+// skipSpace returns the offset of the next byte that is not white space.
 func skipSpace(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n') {
 		at++
@@ -22,7 +22,7 @@ func skipSpace(text []byte, at int) int {
 	return at
 }
 
-// stringEnd returns where the string ends that begins at an offset.
+// stringEnd returns the end of the string at an offset.
 func stringEnd(text []byte, at int) int {
 	for at++; text[at] != '"'; at++ {
 		if text[at] == '\\' {
@@ -32,7 +32,7 @@ func stringEnd(text []byte, at int) int {
 	return at + 1
 }
 
-// valueEnd returns where the value ends that begins at an offset.
+// valueEnd returns the end of the value at an offset.
 func valueEnd(text []byte, at int) int {
 	switch text[at] {
 	case '"':
@@ -58,8 +58,8 @@ func valueEnd(text []byte, at int) int {
 	}
 }
 
-// Parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil. Other values,
-// and none, have no parts.
+// Parts yields the members of an object, with their keys as written in the text, or the elements of an array, with nil.
+// Other values, and an empty text, have no parts.
 func Parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
 	return func(yield func(key, value json.RawMessage) bool) {
 		if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
@@ -92,7 +92,7 @@ func Count(raw json.RawMessage) int {
 	return n
 }
 
-// Member returns the first member of an object with a name; nil: there is none, or raw is no object.
+// Member returns the first member of an object with a name; nil: none, or raw is not an object.
 func Member(raw json.RawMessage, name string) json.RawMessage {
 	for key, value := range Parts(raw) {
 		if key != nil && string(unquote(key)) == name {
@@ -149,8 +149,8 @@ func hexUnit(text []byte) rune {
 	return rune(n)
 }
 
-// checkKeys walks over a valid text, payloads included, and reports duplicate keys of objects: parsers
-// disagree about which of them counts.
+// checkKeys walks over a valid text, payloads included, and reports duplicate keys of objects: parsers disagree about
+// the one that counts.
 func (d *decoder) checkKeys(text []byte) {
 	d.work += len(text)
 	w := keyWalker{}
@@ -181,7 +181,7 @@ func (d *decoder) checkKeys(text []byte) {
 // keyWalker walks over the keys of a text.
 type keyWalker struct {
 	open []openValue
-	// keys are those of the objects that are open, as far as they have few.
+	// keys are those of the open objects with few keys.
 	keys [][]byte
 }
 
@@ -190,7 +190,7 @@ type openValue struct {
 	text   []byte // from its beginning on
 	object bool
 	inKey  bool   // the next string is a key
-	key    []byte // of the current member, as it is written
+	key    []byte // of the current member, as written in the text
 	index  int    // of the current member or element
 	first  int    // of its keys
 	// many are the keys of an object with more than fewKeys.
@@ -202,7 +202,7 @@ const fewKeys = 32
 
 func (w *keyWalker) top() *openValue { return &w.open[len(w.open)-1] }
 
-// isTwin tells whether the innermost object has a key already, and adds it.
+// isTwin reports whether the innermost object has a key already, and adds it.
 func (w *keyWalker) isTwin(key []byte) bool {
 	top := w.top()
 	if top.many != nil {
@@ -222,7 +222,7 @@ func (w *keyWalker) isTwin(key []byte) bool {
 		w.keys = append(w.keys, key)
 		return false
 	}
-	top.many = make(map[string]struct{}, Count(top.text)) // a map grows by being copied
+	top.many = make(map[string]struct{}, Count(top.text)) // a growing map would be copied
 	top.many[string(key)] = struct{}{}
 	for _, other := range few {
 		top.many[string(other)] = struct{}{}

@@ -24,11 +24,11 @@ var (
 func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 	switch {
 	case v.Type() == rawType:
-		v.SetBytes(bytes.Clone(raw)) // the body goes
+		v.SetBytes(bytes.Clone(raw)) // the body is not kept
 		return true
 	case v.Kind() == reflect.Pointer:
 		return d.fillPointer(v, raw, at)
-	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // Go writes empty ones so
+	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // Go writes empty ones as null
 		return true
 	case raw[0] == 'n':
 		d.add(at, input.CodeRequired, "null is not allowed; give a value, or leave the field out if it has a default")
@@ -137,7 +137,7 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 	return true
 }
 
-// elements counts those of a list or map, and takes what so many of them need.
+// elements counts the elements of a list or map, and takes their memory.
 func (d *decoder) elements(raw json.RawMessage, at *pointer, size func(n int) int) (n int, ok bool) {
 	if n = Count(raw); n > d.most {
 		d.add(at, input.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
@@ -172,8 +172,8 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 	return true
 }
 
-// mapSize estimates what a map of n entries takes besides the texts of its keys. Go gives a map 8 slots at least, and up to twice
-// as many as it needs. A value of more than 128 bytes lies outside of its slot, which points to it.
+// mapSize estimates the memory of a map of n entries without the texts of its keys. Go gives a map 8 slots at least,
+// and up to twice as many as it needs. A value of more than 128 bytes lies outside of its slot, which points to it.
 func mapSize(t reflect.Type, n int) int {
 	const pointerSize, insideSlot = 8, 128
 	key, value := int(t.Key().Size()), int(t.Elem().Size())
@@ -209,7 +209,7 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		case d.full():
 			return true
 		case !known:
-			d.work += min(len(key), 64) * len(fields) // for what was meant
+			d.work += min(len(key), 64) * len(fields) // for the suggestion of a similar name
 			name := string(key)
 			d.add(here, input.CodeJSONUnknown, "unknown field %s%s",
 				input.Echo(name), input.DidYouMean(name, slices.Sorted(maps.Keys(fields))))
@@ -223,8 +223,8 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 // Field is a field of a struct.
 type Field struct {
 	index []int
-	// ReadOnly fields are those that only the server writes, and those of an embedded struct that it writes, tagged body:"-".
-	// A body may contain them with any value; they are ignored.
+	// ReadOnly fields are those that only the server writes, and those of an embedded struct that it writes, tagged
+	// body:"-". A body may contain them with any value; they are ignored.
 	ReadOnly bool
 }
 

@@ -1,9 +1,9 @@
-// Package gate is what each request of the API passes before it is served, and what it holds meanwhile.
+// Package gate checks each request of the API before it is served, and holds its resources meanwhile.
 //
-// Admit is the way in, one list of steps. Each may refuse the request: its address, its caller, its app or the node has had
-// enough (limits.go, places.go, work.go, body.go), its caller is unknown or may not do this (authenticate.go), or there is no such
-// thing. Two more doors stand behind the gate: conditions of writes (condition.go), and what was refused goes into the audit log
-// (refusals.go). The gate knows routes as data, and no handler.
+// Admit is a list of steps. Each may refuse the request: its address, its caller, its app or the node has reached a
+// limit (limits.go, places.go, work.go, body.go), its caller is unknown or not permitted (authenticate.go), or the
+// object does not exist. Two more checks come later: conditions of writes (condition.go), and refused changes go into
+// the audit log (refusals.go). The gate knows routes as data, and no handler.
 package gate
 
 import (
@@ -29,70 +29,70 @@ import (
 // requestTime bounds a request from its headers to its response.
 const requestTime = 15 * time.Second
 
-// Route is one method of one path, and what the gate demands of its requests.
+// Route is one method of one path, and the requirements for its requests.
 type Route struct {
-	// Method is empty for those that the path does not serve.
+	// Method is empty for methods that the path does not serve.
 	Method, Path string
 	// Scope is required of the token; empty: the route needs no token.
 	Scope access.Scope
 	// OrScope permits the route, too; empty: no other does.
 	OrScope access.Scope
-	// AnyScope permits the route to every token; Scope then says only that one is needed.
+	// AnyScope permits the route to every token; Scope then only means that one is needed.
 	AnyScope bool
 	// AllApps refuses tokens that are bound to apps: the route concerns all of them.
 	AllApps bool
-	// Outage lets tokens pass that were accepted before, while the database is unreachable.
+	// Outage admits tokens that were accepted before, while the database is unreachable.
 	Outage bool
-	// Executors says that the route is for executors of XXL-JOB, which prove themselves by the token of their group.
+	// Executors means that the route is for executors of XXL-JOB, which authenticate with the token of their group.
 	Executors bool
-	// Callback lets the token of an attempt pass that its target accepted, for the run in the path.
+	// Callback admits the token of an attempt that its target accepted, for the run in the path.
 	Callback bool
-	// Probe says that requests are those of probes, which count apart.
+	// Probe means that requests are those of probes, which count separately.
 	Probe bool
 	// Query lists the known query parameters.
 	Query []string
 	// Repeated is the one of them that may be given several times; empty: none.
 	Repeated string
-	// Body tells that a POST takes a body, and Large that it may be as large as an app.
+	// Body means that a POST takes a body, and Large that it may be as large as an app.
 	Body, Large bool
-	// Memory is how many bytes a response takes, by estimate; 0: those of a page, or as many as follow from the body.
+	// Memory estimates the bytes of a response; 0: those of a page, or a number that follows from the body.
 	Memory int64
 }
 
 // Request is an HTTP request on its way through the gate and behind it.
 type Request struct {
 	*http.Request
-	// ID is returned and logged, so that both sides can name the request.
+	// ID is returned and logged, so that both sides can identify the request.
 	ID string
-	// Now is when it came, by this node's clock.
+	// Now is the time of its arrival, by this node's clock.
 	Now time.Time
 	// Token is zero on routes that need none.
 	Token access.APIToken
-	// App is that of the run in the path, once it is known.
+	// App is the app of the run in the path, once it is known.
 	App string
-	// Attempt is the number of the attempt of that run whose token was sent; 0: another token was.
+	// Attempt is the number of the attempt whose token was sent; 0: another token was.
 	Attempt int
-	// Executors is the group that the caller is an executor of; nil on routes that are not for them.
+	// Executors is the group of the caller, an executor; nil on routes for others.
 	Executors *target.EndpointGroup
 
 	route *Route
-	// client is what the address of the caller is counted by.
+	// client is the address under which the caller is counted.
 	client netip.Addr
-	// bad is why the token was refused; Token is then what is known of it, and permits nothing.
+	// bad is why the token was refused; Token then has its known fields, and permits nothing.
 	bad string
-	// body is what was received.
+	// body is the received body.
 	body body
-	// releases give back at the end what was taken for the request: its places and its memory.
+	// releases give back the resources of the request at its end: its places and its memory.
 	releases []func()
 	// turn is the work on the request, once it has begun.
 	turn *turn
-	// unhold lets go of the connection of the request; nil: it is not held.
+	// unhold releases the connection of the request; nil: it is not held.
 	unhold func()
 }
 
-// Admit takes a request through the gate: step by step, each of which may refuse it. Nothing of a body is read before there is a
-// place for the request, and a slow client must not keep other requests of its app waiting for their turn. What was taken for the
-// request is given back by release, which ends its context, too. A request that is refused is returned as far as it came.
+// Admit takes a request through the gate, step by step. Each step may refuse it. No body is read before the request has
+// a place, and a slow client must not keep other requests of its app waiting for their turn. release gives back the
+// request's resources and ends its context. A refused request is returned as far as it came.
 func (g *Gate) Admit(rt *Route, w http.ResponseWriter, hr *http.Request) (r *Request, release func(), err error) {
 	ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 	client, hr := g.clientOf(hr)
@@ -123,7 +123,7 @@ func Recover(err *error) {
 	}
 }
 
-// release gives back what was taken for the request.
+// release gives back the resources of the request.
 func (r *Request) release() {
 	r.EndWork()
 	for _, release := range slices.Backward(r.releases) {
@@ -131,7 +131,7 @@ func (r *Request) release() {
 	}
 }
 
-// EndWork tells that the node does not work on the request any more: the client may be slow to read.
+// EndWork ends the node's work on the request: the client may be slow to read.
 func (r *Request) EndWork() {
 	r.EndTurn()
 	if r.unhold != nil {
@@ -139,13 +139,13 @@ func (r *Request) EndWork() {
 	}
 }
 
-// anonymous says that the route of r needs no caller. Its requests take nothing of the node, and have no body.
+// anonymous reports that the route of r needs no caller. Its requests use no resources of the node, and have no body.
 func (r *Request) anonymous() bool { return r.route.Scope == "" && !r.route.Executors }
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
 // rejects some bytes. Validate checks the name that a PUT would create.
 func checkPath(r *Request) error {
-	var last error // of what a PUT creates
+	var last error // of the object that a PUT creates
 	for _, kind := range []string{"app", "job", "trigger", "calendar", "group", "alert", "endpoint", "token"} {
 		name := r.PathValue(kind)
 		if name == "" {
@@ -164,8 +164,8 @@ func checkPath(r *Request) error {
 	return last
 }
 
-// checkQuery refuses a query that cannot be read, unknown parameters and parameters that are given twice: all are
-// mistakes that would silently select something else. URL.Query drops what it cannot read, such as a pair with ;.
+// checkQuery refuses a query that cannot be read, unknown parameters and repeated parameters: all are mistakes that
+// would silently select something else. URL.Query drops pairs that it cannot read, such as one with ;.
 func checkQuery(r *Request) error {
 	if r.route.Method == "" {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// authenticate finds out who makes a request.
+// authenticate identifies the caller of a request.
 func (g *Gate) authenticate(r *Request) error {
 	switch {
 	case r.route.Executors:
@@ -29,7 +29,7 @@ func (g *Gate) authenticate(r *Request) error {
 	return nil
 }
 
-// authenticateToken finds the token that r bears.
+// authenticateToken finds the bearer token of r.
 func (g *Gate) authenticateToken(r *Request) error {
 	header, given := r.Header["Authorization"]
 	hash := sha256.Sum256([]byte(strings.Join(header, ", ")))
@@ -41,7 +41,7 @@ func (g *Gate) authenticateToken(r *Request) error {
 	err := g.findToken(r)
 	var problem *input.Problem
 	if errors.As(err, &problem) && problem.Code == input.CodeUnauthorized {
-		if r.bad == badCallback { // the holder of one token must not try it on any number of runs
+		if r.bad == badCallback { // otherwise the holder of one token could try it on any number of runs
 			g.limits.known.Delete(hash)
 		}
 		g.noteUnauthorized(r)
@@ -79,7 +79,7 @@ func (g *Gate) findToken(r *Request) error {
 	return err
 }
 
-// authorize checks that the token of r permits the route. That of an attempt permits just that.
+// authorize checks that the token of r permits the route. The token of an attempt permits only that attempt.
 func (g *Gate) authorize(r *Request) error {
 	if r.route.Scope == "" || r.Attempt != 0 {
 		return nil
@@ -103,8 +103,8 @@ func (g *Gate) authorize(r *Request) error {
 	return nil
 }
 
-// checkCertificate demands the client certificate that --client-ca asks for. The server verifies one that is sent, and lets
-// callers connect without, because probes have none.
+// checkCertificate requires the client certificate of --client-ca. The server verifies a certificate that is sent, and
+// also accepts connections without one, because probes have none.
 func (g *Gate) checkCertificate(r *Request) error {
 	if !g.opts.ClientCertificates || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return nil
@@ -113,7 +113,8 @@ func (g *Gate) checkCertificate(r *Request) error {
 		"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
 }
 
-// caller finds out whose bearer token it is. The error is the same for every kind of bad token; the log says which it is.
+// caller identifies the owner of a bearer token. The error is the same for every kind of bad token; the log has the
+// kind.
 func (g *Gate) caller(r *Request) (access.APIToken, error) {
 	unauthorized := input.Refuse(input.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
@@ -130,7 +131,7 @@ func (g *Gate) caller(r *Request) (access.APIToken, error) {
 	}
 	find := g.stored
 	if g.opts.Identities != nil && !strings.HasPrefix(secret, access.TokenPrefix) && strings.Count(secret, ".") == 2 {
-		find = g.identified // a JSON Web Token has two dots
+		find = g.identified // only a JSON Web Token has two dots
 	}
 	token, bad, err := find(r, secret)
 	if err != nil {
@@ -144,7 +145,7 @@ func (g *Gate) caller(r *Request) (access.APIToken, error) {
 	return token, nil
 }
 
-// Bearer returns the bearer token of r, or nothing.
+// Bearer returns the bearer token of r, or an empty text.
 func (r *Request) Bearer() string {
 	headers := r.Header.Values("Authorization")
 	if len(headers) != 1 {
@@ -167,8 +168,7 @@ const (
 )
 
 // stored finds a token that was made by this installation. The look-up is by hash, so its timing does not reveal which
-// tokens exist. What it finds is
-// kept for a moment: a token that another node revoked stops within Limits.TokenCache.
+// tokens exist. The result is kept for a moment: a token that another node revoked stops within Limits.TokenCache.
 func (g *Gate) stored(r *Request, secret string) (token access.APIToken, bad string, err error) {
 	hash := access.HashToken(secret)
 	if r.route.Outage {
@@ -189,7 +189,7 @@ func (g *Gate) stored(r *Request, secret string) (token access.APIToken, bad str
 	return token, "", nil
 }
 
-// identified finds the identity that a JWT proves.
+// identified finds the identity in a JWT.
 func (g *Gate) identified(r *Request, jwt string) (token access.APIToken, bad string, err error) {
 	token, err = g.opts.Identities.Identify(r.Context(), jwt, r.Now)
 	if why, isBad := errors.AsType[interface {
@@ -206,8 +206,8 @@ func (g *Gate) identified(r *Request, jwt string) (token access.APIToken, bad st
 	return token, "", nil
 }
 
-// authenticateExecutor checks that the caller of r is an executor of the group in the path. The error does not tell whether there is
-// such a group.
+// authenticateExecutor checks that the caller of r is an executor of the group in the path. The error does not show
+// whether the group exists.
 func (g *Gate) authenticateExecutor(r *Request) error {
 	if err := g.checkCertificate(r); err != nil {
 		g.noteUnauthorized(r)
@@ -234,8 +234,8 @@ func (g *Gate) authenticateExecutor(r *Request) error {
 	return nil
 }
 
-// groupOfExecutor returns the group of kind xxl_job that has a token; nil: there is none, or this node cannot read its token,
-// of which only the log tells: a caller without the token must not learn that there is the group.
+// groupOfExecutor returns the group of kind xxl_job that has a token. nil: there is none, or this node cannot read its
+// token. Only the log shows the second case: a caller without the token must not learn that the group exists.
 func (g *Gate) groupOfExecutor(r *Request, app, name, token string) (*target.EndpointGroup, error) {
 	if g.opts.AccessTokens == nil || token == "" || !input.IsName(app) || !input.IsName(name) {
 		return nil, nil
@@ -261,8 +261,8 @@ func (g *Gate) groupOfExecutor(r *Request, app, name, token string) (*target.End
 	return &of.Group.EndpointGroup, nil
 }
 
-// authenticateCallback checks the token of an attempt, which permits to end this attempt of the run in the path and nothing
-// else. The error is the same for a token of another run or attempt and for a run that does not exist.
+// authenticateCallback checks the token of an attempt, which permits only to end this attempt of the run in the path.
+// The error is the same for a token of another run or attempt and for a run that does not exist.
 func (g *Gate) authenticateCallback(r *Request) error {
 	wrong := func() error {
 		r.bad = badCallback
@@ -305,7 +305,7 @@ func (g *Gate) noteUnauthorized(r *Request) {
 	}
 }
 
-// By returns who makes the request r, for the audit log and the bounds of apps.
+// By returns the caller of r, for the audit log and the bounds of apps.
 func (r *Request) By() input.Change {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return input.Change{
@@ -314,7 +314,7 @@ func (r *Request) By() input.Change {
 	}
 }
 
-// traceparent returns the trace context of the request; empty: it has none that is valid.
+// traceparent returns the trace context of the request; empty: it has no valid one.
 func (r *Request) traceparent() string {
 	text := r.Header.Get("Traceparent")
 	if _, ok := run.ParseTraceparent(text); !ok || len(text) > mostTraceparent {
@@ -326,23 +326,23 @@ func (r *Request) traceparent() string {
 // mostTraceparent bounds a trace context of a later version, which may have more fields than the 55 bytes of today.
 const mostTraceparent = 255
 
-// IsBound tells whether the token of r is bound to apps, so that it does not belong to an operator.
+// IsBound reports whether the token of r is bound to apps, so that it does not belong to an operator.
 func (r *Request) IsBound() bool { return len(r.Token.Apps) > 0 }
 
-// MaySee says whether the token of r permits app.
+// MaySee reports whether the token of r permits app.
 func (r *Request) MaySee(app string) bool {
 	return len(r.Token.Apps) == 0 || slices.Contains(r.Token.Apps, app)
 }
 
-// NotBound returns that the token of r is not bound to app.
+// NotBound returns the error that the token of r is not bound to app.
 func (r *Request) NotBound(app string) error {
 	return input.Refuse(input.CodeForbidden, "token %s is not bound to app %s", input.Echo(r.Token.Name), input.Echo(app))
 }
 
-// asKey is the key of the context under which a request has the token that it is served as. Nothing on the network can set it.
+// asKey is the context key of the token under which a request is served. Callers on the network cannot set it.
 type asKey struct{}
 
-// As returns the context of a request that is served as a token, which its bearer need not show.
+// As returns the context of a request that is served under a token without showing it.
 func As(ctx context.Context, token access.APIToken) context.Context {
 	return context.WithValue(ctx, asKey{}, token)
 }

@@ -42,7 +42,7 @@ func (r *Request) Decode(into any) input.Problems {
 	return decode.JSON(r.Context(), text, into)
 }
 
-// DecodeIfAny is Decode for a route whose body may be left out.
+// DecodeIfAny is Decode for a route with an optional body.
 func (r *Request) DecodeIfAny(into any) input.Problems {
 	text, problems := r.Text()
 	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
@@ -51,8 +51,7 @@ func (r *Request) DecodeIfAny(into any) input.Problems {
 	return r.Decode(into)
 }
 
-// expectNoBody refuses a body on a route that takes none, instead of ignoring it silently. An empty
-// object is accepted.
+// expectNoBody refuses a body on a route that takes none, instead of ignoring it silently. An empty object is accepted.
 func expectNoBody(r *Request) error {
 	if r.route.Method != http.MethodPost || r.route.Body {
 		return nil
@@ -64,7 +63,7 @@ func expectNoBody(r *Request) error {
 	return problems.Err()
 }
 
-// Text returns the body as far as it came, and why that is not all.
+// Text returns the received part of the body, and the reason if that is not all.
 func (r *Request) Text() ([]byte, input.Problems) {
 	var problems input.Problems
 	var tooLarge *http.MaxBytesError
@@ -80,18 +79,18 @@ func (r *Request) Text() ([]byte, input.Problems) {
 	return r.body.text, problems
 }
 
-// firstPart is how much of a body is read without memory for it: there are places for few bodies.
+// firstPart is how much of a body is read before memory is taken for it: places bound the number of bodies.
 const firstPart = 64 << 10 // bytes
 
-// body is what was received of a body.
+// body is the received part of a body.
 type body struct {
 	text []byte
-	err  error // why that is not all
-	// arrived gives back the memory that was taken for it on its way; nil: there is none.
+	err  error // why it is not complete
+	// arrived gives back the memory that was taken while it was read; may be nil.
 	arrived func()
 }
 
-// settle gives back the memory of a body on its way.
+// settle gives back the memory that was taken while the body was read.
 func (b *body) settle() {
 	if b.arrived != nil {
 		b.arrived()
@@ -99,8 +98,8 @@ func (b *body) settle() {
 	}
 }
 
-// readText reads the body of r, and takes memory for it as it comes: a client that announces a large body and sends little of it
-// keeps others from nothing. That memory is given back once there is some for the whole request.
+// readText reads the body of r, and takes memory for it as it arrives: a client that announces a large body and sends
+// little of it blocks no others. That memory is given back once there is some for the whole request.
 func (g *Gate) readText(r *Request) error {
 	if r.anonymous() || !slices.Contains([]string{http.MethodPut, http.MethodPost, http.MethodPatch}, r.route.Method) {
 		return nil
@@ -119,27 +118,27 @@ func (g *Gate) readText(r *Request) error {
 		case err != nil:
 			return nil //nolint:nilerr // the route tells of it, next to other problems
 		}
-		r.body.settle()                                                                   // a caller that has none may take as much as is free
+		r.body.settle()                                                                   // a caller without any may take all of it
 		if r.body.arrived, err = g.memoryFrom(g.limits.arriving, r, 4*part); err != nil { // for twice as much, in a buffer that grows
 			return err
 		}
 	}
 }
 
-// PageBytes is where a page ends early.
+// PageBytes is the size at which a page ends early.
 const PageBytes = 4 << 20
 
-// What requests take of memory, by estimate: a page while it is read, decoded and written, a whole app, and a body as
-// the bytes, as what they decode to, and as what is stored.
+// The memory of requests, by estimate: a page while it is read, decoded and written, a whole app, and a body as bytes,
+// decoded, and as stored.
 const (
 	PageMemory   = 4 * PageBytes
 	ExportMemory = 64 << 20
 	bodyFactor   = 4
-	// An import has its bytes, in a buffer that grew, the texts in them, and what they decode to.
+	// An import has its bytes, in a buffer that grew, its texts, and its decoded form.
 	importFactor = 4 + decode.Factor
 )
 
-// takeMemory waits until there is memory for r, which has its body. It is freed at the end of the request.
+// takeMemory waits until there is memory for r, whose body is here. It is freed at the end of the request.
 func (g *Gate) takeMemory(r *Request) error {
 	bytes := bodyFactor * int64(len(r.body.text)) // an estimate
 	switch rt := r.route; {

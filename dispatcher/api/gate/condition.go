@@ -16,8 +16,8 @@ import (
 // ETag is the tag of a revision.
 func ETag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// MatchesETag says whether If-None-Match of a GET names the revision or is *. RFC 9110, section
-// 13.1.2, demands the weak comparison.
+// MatchesETag reports whether If-None-Match of a GET names the revision or is *. RFC 9110, section 13.1.2, requires the
+// weak comparison.
 func (r *Request) MatchesETag(revision int64) bool {
 	for _, header := range r.Header.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
@@ -29,7 +29,7 @@ func (r *Request) MatchesETag(revision int64) bool {
 	return false
 }
 
-// DefinitionName names the app, job, calendar, group, alert or token in the path, for messages.
+// DefinitionName returns the name of the app, job, calendar, group, alert or token in the path, for messages.
 func (r *Request) DefinitionName() string {
 	if name := r.PathValue("token"); name != "" {
 		return "token " + input.Echo(name)
@@ -46,8 +46,8 @@ func (r *Request) DefinitionName() string {
 	return "app " + input.Echo(app)
 }
 
-// Change turns the conditions of r into those of the store. An If-Match that is not a single strong
-// ETag of this API cannot match, so it fails here.
+// Change turns the conditions of r into those of the store. An If-Match that is not a single strong ETag of this API
+// cannot match, so it fails here.
 func (g *Gate) Change(r *Request) (input.Change, error) {
 	change := r.By()
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
@@ -80,12 +80,12 @@ func (g *Gate) Change(r *Request) (input.Change, error) {
 	return change, nil
 }
 
-// unconditional lets a request pass that names no condition, unless it may overwrite or delete what its caller has not
-// seen: two writers would then undo each other's changes without noticing. A PUT may still create.
+// unconditional admits a request without a condition, unless it may overwrite or delete a revision that its caller has
+// not seen: two writers would then undo each other's changes without noticing. A PUT may still create.
 func (g *Gate) unconditional(r *Request, change input.Change) (input.Change, error) {
 	switch r.Method {
 	case http.MethodPut:
-		change.IfAbsent = true // ExplainFailed tells it from If-None-Match: *
+		change.IfAbsent = true // ExplainFailed distinguishes it from If-None-Match: *
 	case http.MethodDelete:
 		revision, err := g.Revision(r)
 		if err != nil {
@@ -96,14 +96,14 @@ func (g *Gate) unconditional(r *Request, change input.Change) (input.Change, err
 	return change, nil
 }
 
-// NeedsCondition refuses a write to what exists at a revision, because it has no condition.
+// NeedsCondition refuses a write without a condition to an object that exists at a revision.
 func (r *Request) NeedsCondition(revision int64) error {
 	return input.Refuse(input.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
 		"or If-Match: * to change whatever is there", r.DefinitionName(), revision, ETag(revision))
 }
 
-// ExplainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
-// error, and nil, stays as it is.
+// ExplainFailed adds the failed condition to an ErrPrecondition of a write with change. Any other error, and nil, stays
+// the same.
 func (g *Gate) ExplainFailed(r *Request, change input.Change, err error) error {
 	switch {
 	case !errors.Is(err, dispatcher.ErrPrecondition):
@@ -120,7 +120,7 @@ func (g *Gate) ExplainFailed(r *Request, change input.Change, err error) error {
 	return g.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
 
-// stale reports a failed condition, the current revision, and who made it.
+// stale reports a failed condition with the current revision and its author.
 func (g *Gate) stale(r *Request, reason string) error {
 	now, err := g.current(r)
 	switch {
@@ -136,13 +136,13 @@ func (g *Gate) stale(r *Request, reason string) error {
 		reason, r.DefinitionName(), now.revision, last.text("changed")), last}
 }
 
-// defined is what a failed condition tells of an app, job, calendar, group, alert or token.
+// defined is the current revision of an app, job, calendar, group, alert or token, for a failed condition.
 type defined struct {
 	revision  int64
 	changedAt time.Time // zero: unknown
 }
 
-// current reads the revision of the app, job, calendar, group, alert or token in the path, and when it was changed last.
+// current reads the revision of the app, job, calendar, group, alert or token in the path, and its last change.
 func (g *Gate) current(r *Request) (defined, error) {
 	name := r.PathValue("app")
 	switch {
@@ -178,13 +178,13 @@ func (g *Gate) Revision(r *Request) (int64, error) {
 	return d.revision, err
 }
 
-// lastChange is who made the current revision, or deleted the last one, and when; empty if the audit log does not know.
+// lastChange is the author and the time of the current revision or of the deletion; empty if the audit log lacks it.
 type lastChange struct {
 	By string
 	At time.Time
 }
 
-// text says it as part of a message; done is "changed" or "deleted".
+// text returns it as part of a message; done is "changed" or "deleted".
 func (c lastChange) text(done string) string {
 	if c.By == "" {
 		return ""
@@ -192,7 +192,7 @@ func (c lastChange) text(done string) string {
 	return ", " + done + " by " + input.Echo(c.By) + " at " + c.At.UTC().Format(time.RFC3339)
 }
 
-// ChangedError is a failed condition of a write: another client has changed what it is about.
+// ChangedError is a failed condition of a write: another client has changed the object.
 type ChangedError struct {
 	error
 	lastChange
@@ -201,11 +201,11 @@ type ChangedError struct {
 // Unwrap returns the problem.
 func (e *ChangedError) Unwrap() error { return e.error }
 
-// changesLooked is how many entries of the audit log of one millisecond are looked through for a change.
+// changesLooked is how many entries of the audit log of one millisecond are searched for a change.
 const changesLooked = 20
 
-// lastChange looks up who made a revision. The audit log is asked for the entries of the app at the millisecond of the
-// change alone, so that the look stays short however long the log is.
+// lastChange looks up the author of a revision. It reads only the audit entries of the app at the millisecond of the
+// change, so that it stays short however long the log is.
 func (g *Gate) lastChange(r *Request, d defined) lastChange {
 	if d.changedAt.IsZero() {
 		return lastChange{}
@@ -216,7 +216,7 @@ func (g *Gate) lastChange(r *Request, d defined) lastChange {
 		Page: input.Page{Limit: changesLooked},
 	})
 	if err != nil {
-		return lastChange{} // the condition failed all the same
+		return lastChange{} // the condition failed anyway
 	}
 	for _, e := range page.Entries {
 		if e.Revision == d.revision && concerns(r, e.Subject) {
@@ -226,10 +226,10 @@ func (g *Gate) lastChange(r *Request, d defined) lastChange {
 	return lastChange{}
 }
 
-// deletionLooked is how far back a deletion is looked for: longer than from a plan to its apply, and short in a long log.
+// deletionLooked is how far back a deletion is searched: longer than from a plan to its apply, and short in a long log.
 const deletionLooked = 24 * time.Hour
 
-// deletion looks up who deleted what is in the path.
+// deletion looks up who deleted the object in the path.
 func (g *Gate) deletion(r *Request) lastChange {
 	refused := false
 	page, err := g.store.AuditEntries(r.Context(), access.AuditQuery{
@@ -242,12 +242,12 @@ func (g *Gate) deletion(r *Request) lastChange {
 	return lastChange{page.Entries[0].Actor, page.Entries[0].At}
 }
 
-// concerns tells whether the subject of an entry is what is in the path, or a trigger of it.
+// concerns reports whether the subject of an entry is the object in the path, or a trigger of it.
 func concerns(r *Request, of string) bool {
 	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
 }
 
-// subject is how the audit log names the job, calendar, group, alert or app in the path.
+// subject is the name of the job, calendar, group, alert or app in the path in the audit log.
 func subject(r *Request) string {
 	for _, kind := range []string{"job", "calendar", "group", "alert"} {
 		if name := r.PathValue(kind); name != "" {
@@ -257,5 +257,5 @@ func subject(r *Request) string {
 	return "app " + r.PathValue("app")
 }
 
-// aboutState tells whether a request is about the state that a job carries, which has a revision of its own.
+// aboutState reports whether a request is about the state that a job carries, which has its own revision.
 func aboutState(r *Request) bool { return strings.HasSuffix(r.Pattern, "/jobs/{job}/state") }

@@ -18,40 +18,40 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Options tune a Gate. The zero value works, but for Logger.
+// Options tune a Gate. The zero value works, except for Logger.
 type Options struct {
-	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
+	// Identities checks bearer tokens that are JSON Web Tokens; nil: none is accepted.
 	Identities Identities
 	// AccessTokens checks tokens of groups; nil: no caller is an executor.
 	AccessTokens AccessTokens
-	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
+	// ClientCertificates requires a client certificate that the server has verified, in addition to a token.
 	ClientCertificates bool
-	// Limits bound what callers can take of the node.
+	// Limits bound the resources that callers can use.
 	Limits Limits
 	// Registerer is where the metrics of the gate are registered; nil: nowhere.
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger
 }
 
-// Identities tells who holds a JSON Web Token.
+// Identities finds the owner of a JSON Web Token.
 type Identities interface {
-	// Identify returns the token that stands for the identity, with an id that begins with "oidc:". An error with a
-	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
+	// Identify returns the token for the identity, with an id that begins with "oidc:". An error with a method
+	// BadToken, which returns the reason, means that the JWT is not valid or that no rule fits it. Any other error
 	// means that it could not be checked. No error holds the JWT or a part of it.
 	Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error)
 }
 
-// identityPrefix begins the ids of tokens that stand for identities of an issuer.
+// identityPrefix begins the ids of tokens for identities of an issuer.
 const identityPrefix = "oidc:"
 
-// AccessTokens checks what executors of groups of kind xxl_job prove themselves by. The call names the group with the values of
+// AccessTokens checks the tokens of executors of groups of kind xxl_job. The call names the group with the values of
 // its secrets.
 type AccessTokens interface {
-	// IsAccessToken tells whether a text is the token of the group. The error tells that the token cannot be read.
+	// IsAccessToken reports whether a text is the token of the group. It returns an error if the token cannot be read.
 	IsAccessToken(ctx context.Context, of target.ExecutorCall, text string) (bool, error)
 }
 
-// Store is what the gate asks of a store: for tokens, and for what conditions and bounds are about.
+// Store is the part of a store that the gate uses, for tokens, conditions and bounds.
 type Store interface {
 	TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error)
 	UseTokens(ctx context.Context, used map[string]time.Time) error
@@ -71,7 +71,7 @@ type Store interface {
 	RecordRefusal(ctx context.Context, entry access.AuditEntry) error
 }
 
-// Gate is what each request of the API passes before it is served.
+// Gate checks each request of the API before it is served.
 type Gate struct {
 	store  Store
 	tokens *tokenCache // of store
@@ -80,19 +80,19 @@ type Gate struct {
 	limits *limits // nil while there is no store
 	// refusals go into the audit log.
 	refusals *refusals
-	// outage are the tokens that read metrics without a database.
+	// outage are the tokens that read metrics during an outage of the database.
 	outage outageTokens
 	// uses are the uses of tokens that are not yet recorded.
 	uses tokenUses
 	// evaluations bounds the requests that evaluate schedules.
 	evaluations evaluations
-	// work bounds the time that requests of each app take.
+	// work bounds the time of each app's requests.
 	work *work
-	// callbackKey is that of the tokens of callbacks, once it is read.
+	// callbackKey is the key of callback tokens, once it is read.
 	callbackKey callbackKey
 }
 
-// New returns the gate before what serves store.
+// New returns the gate in front of store.
 func New(store Store, o Options) *Gate {
 	bounds := newLimits(o.Limits, o.Registerer)
 	return &Gate{
@@ -109,8 +109,8 @@ func New(store Store, o Options) *Gate {
 // Starting returns the gate while there is no store yet, and so nothing to protect. No route may need a token.
 func Starting(o Options) *Gate { return &Gate{opts: o, log: o.Logger} }
 
-// Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then what is left, for half a
-// second at most.
+// Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then the rest, for
+// half a second at most.
 func (g *Gate) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { g.refusals.run(ctx) })

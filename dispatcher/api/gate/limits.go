@@ -20,37 +20,37 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Limits bound what callers can take of a node. A field that is zero means its default.
+// Limits bound the resources of a node that callers can use. A zero field means its default.
 type Limits struct {
-	// AddressRequests are those of one address in a minute, with or without a token; default 30,000.
+	// AddressRequests are the requests of one address in a minute, with or without a token; default 30,000.
 	AddressRequests int
-	// TokenRequests are those in a minute with one token that is bound to no app; default 60,000. For tokens that are bound
-	// to apps, Quotas.RequestsPerMinute counts.
+	// TokenRequests are the requests in a minute with one token that is bound to no app; default 60,000. For tokens
+	// that are bound to apps, Quotas.RequestsPerMinute counts.
 	TokenRequests int
-	// BadTokens are the requests of one address in a minute without a valid token; default 60. After them, only tokens that
-	// were valid before are looked up for it.
+	// BadTokens are the requests of one address in a minute without a valid token; default 60. Beyond that, only tokens
+	// that were valid before are looked up for the address.
 	BadTokens int
-	// TokenCache is how long the look-up of a token holds, and how long a revoked one still works; default 2s, negative: not
-	// at all.
+	// TokenCache is how long the look-up of a token is kept, and how long a revoked one still works; default 2s,
+	// negative: not at all.
 	TokenCache time.Duration
-	// Memory is how many bytes the requests under way may use, by estimate; default 128 MiB. Bodies on their way may use half
-	// as many apart from that.
+	// Memory is how many bytes the requests under way may use, by estimate; default 128 MiB. Bodies that are being read
+	// may use half as many in addition.
 	Memory int64
-	// Connections are those that the node accepts at once, and AddressConnections those of one address; default 512 and 64.
-	// How many requests may be under way follows from them; see places.
+	// Connections is how many the node accepts at once, and AddressConnections how many of one address; default 512 and
+	// 64. They determine how many requests may be under way; see places.
 	Connections, AddressConnections int
-	// Proxies are those whose X-Forwarded-For is believed.
+	// Proxies are the proxies whose X-Forwarded-For is trusted.
 	Proxies limit.Proxies
 }
 
 const (
-	// probeRequests are requests for probes of one address in a minute, which count apart.
+	// probeRequests is how many requests for probes one address may send in a minute; they count separately.
 	probeRequests = 3000
 	// quotaKept is how long a node uses the quota of an app before it reads it again.
 	quotaKept = 10 * time.Second
 	// memoryPatience is how long a request waits for memory that others use.
 	memoryPatience = 2 * time.Second
-	// Keys that are remembered. A hundred thousand addresses take some 10 MB.
+	// Bounds of the remembered keys. A hundred thousand addresses take some 10 MB.
 	maxAddresses = 100_000
 	maxCallers   = 10_000
 )
@@ -61,7 +61,7 @@ type limits struct {
 	addresses, probes, badTokens *limit.Rates[netip.Addr]
 	callers                      *limit.Rates[string]
 	memory                       *limit.Memory
-	arriving                     *limit.Memory // for bodies that are on their way
+	arriving                     *limit.Memory // for bodies that are being read
 	places                       *limit.Places
 	lines                        *limit.Lines
 
@@ -79,7 +79,7 @@ type quota struct {
 	at        time.Time
 }
 
-// Reasons of a request that is refused for now; the values of a metric's label.
+// Reasons for a temporary refusal of a request; the values of a metric's label.
 const (
 	limitedAddress = "address"
 	limitedToken   = "token"
@@ -117,7 +117,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 	return l
 }
 
-// LimitedError refuses a request for now.
+// LimitedError refuses a request temporarily.
 type LimitedError struct {
 	input.Problem
 	wait time.Duration
@@ -126,7 +126,7 @@ type LimitedError struct {
 // Error returns the problem.
 func (e *LimitedError) Error() string { return e.Problem.Error() }
 
-// Unwrap returns the problem, by which the status is found.
+// Unwrap returns the problem, which determines the status.
 func (e *LimitedError) Unwrap() error { return &e.Problem }
 
 // RetryAfter is how long to wait, in whole seconds.
@@ -134,7 +134,7 @@ func (e *LimitedError) RetryAfter() string {
 	return strconv.FormatInt(int64((e.wait+time.Second-1)/time.Second), 10)
 }
 
-// limited counts and logs a request that is refused for now.
+// limited counts and logs a temporary refusal of a request.
 func (g *Gate) limited(r *Request, reason, what string, wait time.Duration) error {
 	g.limits.limited.WithLabelValues(reason).Inc()
 	if withheld, may := g.limits.lines.May(reason, r.Now); may {
@@ -146,7 +146,7 @@ func (g *Gate) limited(r *Request, reason, what string, wait time.Duration) erro
 	return e
 }
 
-// clientOf returns the address that hr comes from, and hr as if it came from there directly.
+// clientOf returns the address of the sender of hr, and hr as if it came directly from there.
 func (g *Gate) clientOf(hr *http.Request) (netip.Addr, *http.Request) {
 	if len(g.opts.Limits.Proxies) == 0 {
 		return limit.AddressOf(hr.RemoteAddr), hr
@@ -175,7 +175,7 @@ func (g *Gate) countAddress(r *Request) error {
 	return nil
 }
 
-// countCaller counts a request for its token, or for the app that its token is bound to: the one in the path, or the
+// countCaller counts a request for its token, or for the app to which its token is bound: the one in the path, or the
 // first.
 func (g *Gate) countCaller(r *Request) error {
 	if r.anonymous() {
@@ -222,7 +222,7 @@ func (g *Gate) requestQuota(r *Request, app string) int {
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) && found {
 		return known.perMinute
 	}
-	// An app that does not exist has the defaults. So has one that cannot be read: the request itself will fail.
+	// An app that does not exist or cannot be read has the defaults: in the second case the request itself will fail.
 	var bounds target.Bounds
 	if read.Bounds != nil {
 		bounds = *read.Bounds
@@ -232,14 +232,14 @@ func (g *Gate) requestQuota(r *Request, app string) int {
 	return known.perMinute
 }
 
-// Visit counts a request that passes another door, for its address. It returns how long the caller has to wait; 0: it may go on.
+// Visit counts a request outside of the API for its address. It returns how long the caller has to wait, or 0.
 func (g *Gate) Visit(hr *http.Request, now time.Time) time.Duration {
 	client, _ := g.clientOf(hr)
 	return g.limits.addresses.Take(client, g.limits.AddressRequests, now)
 }
 
-// VisitUnknown is Visit for a request that shows something unknown where a secret belongs, such as the cookie of a session that
-// has ended: it counts as one without a valid token.
+// VisitUnknown is Visit for a request with an unknown secret, such as the cookie of a session that has ended: it counts
+// as a request without a valid token.
 func (g *Gate) VisitUnknown(hr *http.Request, now time.Time) time.Duration {
 	client, _ := g.clientOf(hr)
 	return g.limits.badTokens.Take(client, g.limits.BadTokens, now)

@@ -16,20 +16,20 @@ import (
 // placePatience is how long a request waits for a place that others have.
 const placePatience = 2 * time.Second
 
-// Requests under way, from before their bodies are read until their responses are written. Tokens that are bound to no app are
-// operators'. Their requests count for their token only, and neither for an address nor among those of apps, so that no app
-// takes a place of theirs.
+// Places are for requests under way, from before their bodies are read until their responses are written. Tokens that
+// are bound to no app are operators'. Their requests count only for their token, not for an address or among those of
+// apps, so that no app takes a place of theirs.
 //
-// A place alone holds no connection; see package limit. Connections are held while the node works on a request, which is for
-// half of all connections at most for apps, and for a quarter for operators. The last quarter is never held.
+// A place alone holds no connection; see package limit. Connections are held while the node works on a request: for
+// apps at most half of all connections, and for operators a quarter. The last quarter is never held.
 func (l *limits) appPlaces() int { return l.Connections / 2 }
 
 func (l *limits) operatorPlaces() int { return max(1, l.Connections/4) }
 
-// callerPlaces are those of one app, and of one token of apps.
+// callerPlaces is how many places one app has, and one token of apps.
 func (l *limits) callerPlaces() int { return max(min(l.appPlaces(), 16), l.Connections/8) }
 
-// addressPlace is one of those of an address. The other half of its connections is for probes and operators.
+// addressPlace is one of the places of an address. The other half of its connections is for probes and operators.
 func (l *limits) addressPlace(client netip.Addr) limit.Place {
 	return limit.Place{Key: "address " + client.String(), Most: max(1, l.AddressConnections/2)}
 }
@@ -41,7 +41,7 @@ func (l *limits) placesOf(r *Request) (wanted []limit.Place) {
 		return []limit.Place{{Key: "token " + r.Token.Name, Most: l.operatorPlaces()}}
 	}
 	kind := "app "
-	switch { // a callback that comes too late repeats work, so other requests of its app do not keep it waiting
+	switch { // a late callback makes its target repeat work, so other requests of its app do not delay it
 	case r.Attempt != 0:
 		kind = "callbacks of app "
 	case r.Executors != nil:
@@ -99,9 +99,9 @@ func (g *Gate) take(r *Request, wanted ...limit.Place) (release func(), err erro
 	return release, nil
 }
 
-// VisitBody waits for a place for the body of a request that passes another door, and returns what to call when the body is
-// read, or how long the caller has to wait. The body counts for the token that the request comes from, or for its address if
-// there is none, as when somebody signs in.
+// VisitBody waits for a place for the body of a request outside of the API. It returns a function to call when the body
+// is read, or how long the caller has to wait. The body counts for the token of the request, or for its address if it
+// has none, as at a login.
 func (g *Gate) VisitBody(hr *http.Request, token access.APIToken) (leave func(), wait time.Duration) {
 	client, hr := g.clientOf(hr)
 	r := &Request{Request: hr, ID: requestID(hr), client: client, Now: clock(), Token: token}

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// refusalsPerTurn is how many refusals of a token get an entry of their own in a turn. The others are counted, and get
-	// one entry together, so that nobody fills the audit log, or keeps the database busy, with what they must not do.
+	// refusalsPerTurn is how many refusals of a token get an entry of their own in a turn. The others are counted in
+	// one entry, so that a caller cannot fill the audit log, or keep the database busy, with forbidden requests.
 	refusalsPerTurn = 10
 	refusalTurn     = time.Minute
-	// maxRefusals is how many entries may wait to be written, and maxRefused how many tokens are told apart in a turn.
+	// maxRefusals is how many entries may wait, and maxRefused how many tokens are counted separately in a turn.
 	maxRefusals = 256
 	maxRefused  = 10_000
-	// refusalTime bounds the writing of an entry, and lastRefusals that of all that is left when the node ends, which
+	// refusalTime bounds the writing of an entry, and lastRefusals that of all remaining ones when the node ends, which
 	// must not take longer because the database is unreachable.
 	refusalTime  = 2 * time.Second
 	lastRefusals = 500 * time.Millisecond
 )
 
-// refusals are the refused changes on their way into the audit log. A request only leaves them here: it neither waits for
-// the database nor fails with it.
+// refusals are the refused changes on their way into the audit log. A request only leaves them here: it neither waits
+// for the database nor fails with it.
 type refusals struct {
 	store Store
 	log   *slog.Logger
@@ -40,7 +40,7 @@ type refusals struct {
 	of    map[string]*refusedToken // by token id
 }
 
-// refusedToken is what a token was refused in a turn.
+// refusedToken is the refusals of a token in a turn.
 type refusedToken struct {
 	entries int
 	latest  access.AuditEntry
@@ -76,7 +76,7 @@ func (f *refusals) note(e access.AuditEntry) {
 	}
 }
 
-// turn begins a turn, and returns the entries for what had none in the one before.
+// turn begins a turn, and returns the entries for the refusals without one in the turn before.
 func (f *refusals) turn() (all []access.AuditEntry) {
 	f.mu.Lock()
 	of := f.of
@@ -90,7 +90,7 @@ func (f *refusals) turn() (all []access.AuditEntry) {
 	return all
 }
 
-// summary is the entry for refusals that have none. It belongs to an app only if all of them do.
+// summary is the entry for refusals without one. It belongs to an app only if all of them do.
 func (t *refusedToken) summary() access.AuditEntry {
 	e := t.latest
 	e.Action, e.Subject, e.RequestID = access.AuditMoreRefused, "requests", ""
@@ -107,9 +107,9 @@ func (t *refusedToken) summary() access.AuditEntry {
 	return e
 }
 
-// run writes refusals into the audit log until ctx ends, and then those that are left.
+// run writes refusals into the audit log until ctx ends, and then the remaining ones.
 func (f *refusals) run(ctx context.Context) {
-	// What is being written when ctx ends, or waits then, has a little longer.
+	// Entries that are being written when ctx ends, or wait then, have a little longer.
 	whole, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastRefusals, end) })()
@@ -130,7 +130,7 @@ func (f *refusals) run(ctx context.Context) {
 	}
 }
 
-// flush writes what is left, as far as the time goes.
+// flush writes the remaining refusals within the time of ctx.
 func (f *refusals) flush(ctx context.Context) {
 	var left []access.AuditEntry
 	for len(f.queue) > 0 {
@@ -158,17 +158,17 @@ func (f *refusals) write(ctx context.Context, e access.AuditEntry) {
 // changing are the scopes of routes that change something.
 var changing = []access.Scope{access.ScopeWrite, access.ScopeRun, access.ScopeRegister, access.ScopeImport, access.ScopeAdmin}
 
-// refusedStatuses are those of changes that were understood, and not allowed.
+// refusedStatuses are the statuses of changes that were understood, and not allowed.
 var refusedStatuses = []int{
 	http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity,
 	http.StatusPreconditionRequired, http.StatusTooManyRequests,
 }
 
-// WriteRefusals writes the refusals that wait, as Run does at its end.
+// WriteRefusals writes the waiting refusals, as Run does at its end.
 func (g *Gate) WriteRefusals(ctx context.Context) { g.refusals.flush(ctx) }
 
-// NoteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
-// path it keeps what can be a name.
+// NoteRefusal notes that a change of a known caller was refused. It keeps nothing of the body, which may hold secrets.
+// From the path it keeps parts that can be names.
 func (g *Gate) NoteRefusal(r *Request, status int, code string) {
 	rt := r.route
 	if !slices.Contains(changing, rt.Scope) || rt.Method == http.MethodGet || r.Token.Name == "" || r.Attempt != 0 ||
@@ -188,13 +188,13 @@ func (g *Gate) NoteRefusal(r *Request, status int, code string) {
 		e.App = r.App
 	}
 	if e.App != "" && (!input.IsName(e.App) || !r.MaySee(e.App)) {
-		// Readers of the app do not learn which other tokens there are.
+		// Readers of the app do not learn about other tokens.
 		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, input.IsName)
 	}
 	g.refusals.note(e)
 }
 
-// subject is what the audit log calls what the request would change.
+// subject is the name, in the audit log, of the object that the request would change.
 func (r *Request) subject() string {
 	for _, kind := range []string{"run", "node", "token", "calendar", "group", "alert", "job", "app"} {
 		name := r.PathValue(kind)
@@ -219,7 +219,7 @@ func (r *Request) subject() string {
 	return "rollback"
 }
 
-// orInvalid returns a name, or, of what is none, nothing that the caller may have put there.
+// orInvalid returns a valid name, and replaces any other text, which the caller may have chosen freely.
 func orInvalid(name string, is func(string) bool) string {
 	if !is(name) {
 		return "(no valid name)"

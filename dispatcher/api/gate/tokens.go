@@ -14,15 +14,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/cache"
 )
 
-// tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come
-// again neither.
+// tokenCache remembers for a moment which tokens exist, so that not each use costs a query, and repeated unknown tokens
+// do not, either.
 type tokenCache struct {
 	store  Store
 	kept   time.Duration
 	tokens *cache.Cache[[32]byte, cachedToken]
 }
 
-// cachedToken is a look-up: of a token, or in vain.
+// cachedToken is a look-up, with its token or without one.
 type cachedToken struct {
 	token access.APIToken
 	found bool
@@ -46,26 +46,26 @@ func (c *tokenCache) byHash(ctx context.Context, hash [32]byte) (access.APIToken
 	return token, err
 }
 
-// ForgetTokens forgets which tokens there are: one of them has changed.
+// ForgetTokens clears the cache of tokens: one of them has changed.
 func (g *Gate) ForgetTokens() { g.tokens.tokens.Clear() }
 
-// outageTokens are the tokens that were last accepted for a route that also serves while the database is
-// unreachable. Metrics are wanted most then, and a scraper that gets no response sees a dead node instead.
+// outageTokens are the tokens that were last accepted for a route that also serves while the database is unreachable.
+// Metrics are most useful then, and without a response a scraper reports a dead node.
 type outageTokens struct {
 	mu     sync.Mutex
 	byHash map[[32]byte]access.APIToken
 }
 
 const (
-	// outageTokenLimit bounds the memory that tokens can take. Few programs read metrics.
+	// outageTokenLimit bounds the memory of tokens. Few programs read metrics.
 	outageTokenLimit = 64
 	// outagePatience is how long a known token waits for the database; a scrape gives up after 10 s.
 	outagePatience = 2 * time.Second
 )
 
-// find returns the token with this hash as the database has it. If the database does not respond, it returns
-// the token as the database had it last, with its expiry and the end of its rotation, which the caller checks. A token
-// that was revoked or rotated meanwhile is refused as soon as the database responds again.
+// find returns the token with this hash as the database has it. If the database does not respond, it returns the token
+// as the database had it last, with its expiry and the end of its rotation, which the caller checks. A token that was
+// revoked or rotated meanwhile is refused as soon as the database responds again.
 func (o *outageTokens) find(ctx context.Context, tokens *tokenCache, hash [32]byte, now time.Time) (access.APIToken, error) {
 	o.mu.Lock()
 	known, isKnown := o.byHash[hash]
@@ -92,7 +92,7 @@ func (o *outageTokens) find(ctx context.Context, tokens *tokenCache, hash [32]by
 	return token, err
 }
 
-// tokenUses are the tokens that were used since the last time that this was recorded. No request waits for that.
+// tokenUses are the uses of tokens since they were last recorded. No request waits for that.
 type tokenUses struct {
 	mu sync.Mutex
 	at map[string]time.Time // by id; only tokens that exist come here
@@ -118,7 +118,7 @@ func (u *tokenUses) note(id string, now time.Time) {
 	u.at[id] = now
 }
 
-// take returns the uses that are not recorded, and forgets them.
+// take removes and returns the uses that are not recorded.
 func (u *tokenUses) take() map[string]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -145,7 +145,7 @@ func (g *Gate) runUses(ctx context.Context) {
 	g.recordUses(last)
 }
 
-// recordUses writes what is known of the use of tokens. If that fails, the next one tries again.
+// recordUses writes the known uses of tokens. If that fails, the next one tries again.
 func (g *Gate) recordUses(ctx context.Context) {
 	used := g.uses.take()
 	if len(used) == 0 {
@@ -157,7 +157,7 @@ func (g *Gate) recordUses(ctx context.Context) {
 	}
 }
 
-// callbackKey is the key of the tokens of callbacks, which never changes.
+// callbackKey is the key of callback tokens, which never changes.
 type callbackKey struct {
 	mu  sync.Mutex
 	key []byte

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// workShare is the part of its time for which each turn of an app may be taken in the long run.
+	// workShare is the part of its time for which each turn of an app may be used in the long run.
 	workShare = 0.25
-	// workSaved is for how long each turn of an app may be taken at once after it was free for a while.
+	// workSaved is how long each turn of an app may be used at once after an idle time.
 	workSaved = 5 * time.Second
 	// workPatience is how long a request waits for its turn.
 	workPatience = 10 * time.Second
 )
 
-// work bounds the time for which the node works on requests of one app, whatever they ask for: meanwhile, other apps have
-// less of its processors and of the database. The requests of an app take turns and pay with the time that they take.
+// work bounds the time for which the node works on requests of one app, whatever they are: meanwhile, other apps have
+// less of its processors and of the database. Requests of an app take turns, which use up its time.
 type work struct {
 	turns int // of each app
 
@@ -35,12 +35,12 @@ type appWork struct {
 	turns chan struct{}
 
 	mu sync.Mutex
-	// left is the time that the app has left as of at, less than zero if it has taken too much.
+	// left is the time that the app had left at the time at, less than zero if it has used too much.
 	left time.Duration
 	at   time.Time
 }
 
-// newWork lets half of the processors work for one app.
+// newWork gives one app half of the processors.
 func newWork() *work {
 	return &work{turns: max(1, runtime.GOMAXPROCS(0)/2), apps: cache.New[string, *appWork](maxCallers)}
 }
@@ -54,8 +54,8 @@ type turn struct {
 	once sync.Once
 }
 
-// begin waits for a turn of an app. If that takes longer than workPatience or than ctx lasts, there is no turn, and begin
-// returns how long to wait.
+// begin waits for a turn of an app. If that takes longer than workPatience or than ctx lasts, there is no turn, and
+// begin returns how long to wait.
 func (w *work) begin(ctx context.Context, name string) (t *turn, wait time.Duration) {
 	app := w.of(name)
 	ctx, cancel := context.WithTimeout(ctx, workPatience)
@@ -113,8 +113,8 @@ func (t *turn) end() {
 	})
 }
 
-// takeTurn waits until the node may work on r. It is over when r.turn ends. A callback waits for none: it costs little, has a
-// quota as each request has, and if it came too late, its target would do the work again.
+// takeTurn waits until the node may work on r. It is over when r.turn ends. A callback does not wait: it costs little,
+// it counts in a quota like each request, and if it came too late, its target would do the work again.
 func (g *Gate) takeTurn(r *Request) error {
 	app := r.boundApp()
 	if app == "" || r.Attempt != 0 {
@@ -133,7 +133,7 @@ func (g *Gate) takeTurn(r *Request) error {
 // EndTurn ends the work on the request, because it waits for others, or is over.
 func (r *Request) EndTurn() { r.turn.end() }
 
-// Evaluate waits until r may evaluate schedules, which is no work on r.
+// Evaluate waits until r may evaluate schedules. The wait does not count as work on r.
 func (g *Gate) Evaluate(r *Request, timeout time.Duration) (ctx context.Context, done func(), err error) {
 	waits := clock()
 	ctx, done, err = g.evaluations.begin(r.Context(), r.Token.Name, timeout)
@@ -152,11 +152,11 @@ const (
 	VerifyTimeout = 30 * time.Second
 )
 
-// evaluations bounds the requests that evaluate schedules at one time: one of a token, and half of the
-// processors of the node in all.
+// evaluations bounds the requests that evaluate schedules at one time: one of a token, and half of the processors of
+// the node in total.
 type evaluations struct {
 	places *limit.Places
-	most   int // in all
+	most   int // in total
 }
 
 // begin waits until a request of a token may evaluate schedules. Call done after it. The context bounds

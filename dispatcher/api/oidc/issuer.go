@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Options are what an operator says about an issuer.
+// Options are an operator's settings of an issuer.
 type Options struct {
 	// Issuer is its URL, as in the claim iss. Audience must be in the claim aud.
 	Issuer, Audience string
@@ -38,7 +38,7 @@ type Issuer struct {
 	mu       sync.Mutex
 	keys     *keySet       // nil: none were fetched
 	tried    time.Time     // when the latest fetch began
-	fetching chan struct{} // is closed when the fetch ends; nil: there is none
+	fetching chan struct{} // closed when the fetch ends; nil: none is under way
 	failed   error         // of the latest fetch
 }
 
@@ -74,7 +74,7 @@ func (i *Issuer) Run(ctx context.Context) {
 	}
 }
 
-// Warning says what an operator must do about the issuer; empty: nothing.
+// Warning returns an action that the operator must take about the issuer, or an empty text.
 func (i *Issuer) Warning(now time.Time) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -89,7 +89,7 @@ func (i *Issuer) Warning(now time.Time) string {
 	return ""
 }
 
-// refresh fetches the keys, or waits for the fetch that is under way.
+// refresh fetches the keys, or waits for the fetch under way.
 func (i *Issuer) refresh(ctx context.Context, now time.Time) error {
 	i.mu.Lock()
 	if under := i.fetching; under != nil {
@@ -106,7 +106,7 @@ func (i *Issuer) refresh(ctx context.Context, now time.Time) error {
 	done := make(chan struct{})
 	i.fetching, i.tried = done, now
 	i.mu.Unlock()
-	// The request that asked may be cancelled while others wait for the same.
+	// The request that started the fetch may be cancelled while others wait for it.
 	set, err := i.fetch(context.WithoutCancel(ctx), now)
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -118,7 +118,7 @@ func (i *Issuer) refresh(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// key finds the key that a JWT is signed with, and fetches the keys if it is unknown, unless they were fetched just before.
+// key finds the key of a JWT, and fetches the keys if it is unknown, unless they were fetched just before.
 func (i *Issuer) key(ctx context.Context, kid, algorithm string, now time.Time) (*jose.JSONWebKey, error) {
 	set, due := i.current(now)
 	if key, found := set.find(kid, algorithm); found {
@@ -140,7 +140,7 @@ func (i *Issuer) key(ctx context.Context, kid, algorithm string, now time.Time) 
 	return key, nil
 }
 
-// current returns the keys, unless they are too old, and whether a JWT with an unknown key may have them fetched.
+// current returns the keys, unless they are too old. due means that a JWT with an unknown key may have them fetched.
 func (i *Issuer) current(now time.Time) (set *keySet, due bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -151,21 +151,21 @@ func (i *Issuer) current(now time.Time) (set *keySet, due bool) {
 	return set, i.fetching != nil || now.Sub(i.tried) >= interval
 }
 
-// badToken is a JWT that is not accepted, and why. It holds nothing of the JWT.
+// badToken is the error of a JWT that is not accepted, with the reason. It holds no part of the JWT.
 type badToken struct{ why string }
 
 func bad(why string) error { return &badToken{why} }
 
-// Error says why.
+// Error includes the reason.
 func (b *badToken) Error() string { return "the JSON Web Token is not accepted: " + b.why }
 
-// BadToken says why.
+// BadToken returns the reason.
 func (b *badToken) BadToken() string { return b.why }
 
 // maxJWT bounds a JWT. The API's limit of headers is 32 KiB.
 const maxJWT = 16 << 10 // bytes
 
-// Identify returns the token that stands for the identity that a JWT proves.
+// Identify returns the token for the identity in a JWT.
 func (i *Issuer) Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error) {
 	claims, err := i.verify(ctx, jwt, now)
 	if err != nil {
@@ -187,7 +187,7 @@ func (i *Issuer) verify(ctx context.Context, jwt string, now time.Time) (map[str
 	if err := checkHeader(header); err != nil {
 		return nil, err
 	}
-	// A JWT of another issuer is no reason to fetch keys. All else is read from what the signature covers.
+	// A JWT of another issuer does not cause a fetch of keys. Everything else is read from the signed part.
 	if claims, err := parseClaims(signed.UnsafePayloadWithoutVerification()); err != nil {
 		return nil, err
 	} else if claims["iss"] != i.url {
@@ -204,7 +204,7 @@ func (i *Issuer) verify(ctx context.Context, jwt string, now time.Time) (map[str
 	return parseClaims(payload)
 }
 
-// checkHeader refuses a type that is not that of a token of identity or access, and extensions that must be understood.
+// checkHeader refuses types other than those of identity and access tokens, and critical extensions.
 func checkHeader(header jose.Header) error {
 	if _, is := header.ExtraHeaders["crit"]; is {
 		return bad("its header demands an extension")
@@ -222,7 +222,7 @@ func checkHeader(header jose.Header) error {
 	return bad("its type is not JWT")
 }
 
-// identity checks the claims of a JWT whose signature is right.
+// identity checks the claims of a JWT with a valid signature.
 func (i *Issuer) identity(claims map[string]any, now time.Time) (access.APIToken, error) {
 	var none access.APIToken
 	expires, err := i.check(claims, now)

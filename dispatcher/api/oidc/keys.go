@@ -23,30 +23,30 @@ const (
 	// keyInterval is how often keys are fetched, and keyRetry how often after a failure.
 	keyInterval = time.Hour
 	keyRetry    = time.Minute
-	// keyLife is how long keys serve after the last successful fetch.
+	// keyLife is how long keys are used after the last successful fetch.
 	keyLife = 24 * time.Hour
-	// unknownKeyInterval is the least time between fetches for JWTs that name unknown keys, and noKeyInterval while there
-	// are no keys at all.
+	// unknownKeyInterval is the least time between fetches for JWTs that name unknown keys, and noKeyInterval the same
+	// while there are no keys at all.
 	unknownKeyInterval = time.Minute
 	noKeyInterval      = 5 * time.Second
 	// fetchTime bounds a fetch: a request may wait for it.
 	fetchTime = 5 * time.Second
-	// maxDocument and maxKeys bound what an issuer may send.
+	// maxDocument and maxKeys bound the responses of an issuer.
 	maxDocument = 1 << 20 // bytes
 	maxKeys     = 100
 	// minRSABits is the least size of an RSA key.
 	minRSABits = 2048
 )
 
-// keySet are the keys of an issuer at a time.
+// keySet is the keys of an issuer at a time.
 type keySet struct {
 	keys []jose.JSONWebKey
 	at   time.Time
-	// authorize and exchange are where people sign in and where their codes are exchanged; empty: the issuer does not tell.
+	// authorize and exchange are the endpoints for the login of people and the exchange of codes; empty: not published.
 	authorize, exchange string
 }
 
-// find returns the key that a header names. A header without a name fits if there is one key for its algorithm only.
+// find returns the key that a header names. A header without a name fits only if one key has its algorithm.
 func (s *keySet) find(kid, algorithm string) (*jose.JSONWebKey, bool) {
 	if s == nil {
 		return nil, false
@@ -65,7 +65,7 @@ func (s *keySet) find(kid, algorithm string) (*jose.JSONWebKey, bool) {
 	return found, found != nil
 }
 
-// verifies tells whether a key is one for an algorithm.
+// verifies reports whether a key is one for an algorithm.
 func verifies(key *jose.JSONWebKey, algorithm string) bool {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
 		return false
@@ -93,7 +93,7 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// checkURL refuses what is not https. Plain HTTP is for tests on this machine.
+// checkURL refuses URLs without https. Plain HTTP is for tests on this machine.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -143,7 +143,7 @@ func (i *Issuer) fetch(ctx context.Context, now time.Time) (*keySet, error) {
 	return set, nil
 }
 
-// usable returns the keys for signatures of the algorithms that are accepted. Others are no mistake: issuers publish keys for
+// usable returns the keys for signatures of the accepted algorithms. Others are not an error: issuers publish keys for
 // other uses, too.
 func usable(published []json.RawMessage) (keys []jose.JSONWebKey) {
 	for _, raw := range published[:min(len(published), maxKeys)] {

@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// LoginOptions are what an operator says about the login of people.
+// LoginOptions are an operator's settings for the login of people.
 type LoginOptions struct {
 	// Client is the id of the console at the issuer, and the audience of its tokens. Secret is empty for a public client.
 	Client, Secret string
-	// Scopes are asked for besides openid, for claims that rules need.
+	// Scopes are requested in addition to openid, for claims that rules need.
 	Scopes []string
 }
 
@@ -55,10 +55,10 @@ func NewLogin(o Options, l LoginOptions) (*Login, error) {
 // Run keeps the keys of the issuer fresh until ctx ends.
 func (l *Login) Run(ctx context.Context) { l.issuer.Run(ctx) }
 
-// Rules tell which rules are in force.
+// Rules returns a text that identifies the current rules.
 func (l *Login) Rules() string { return l.rules }
 
-// config returns what the exchange needs, with the endpoints that the issuer publishes.
+// config returns the configuration of the exchange, with the endpoints that the issuer publishes.
 func (l *Login) config(ctx context.Context, callback string, now time.Time) (*oauth2.Config, error) {
 	set, due := l.issuer.current(now)
 	if set == nil && due {
@@ -94,7 +94,7 @@ func (l *Login) Begin(ctx context.Context, r access.LoginRequest, now time.Time)
 	return config.AuthCodeURL(r.State, oauth2.S256ChallengeOption(r.Verifier), oauth2.SetAuthURLParam("nonce", r.Nonce)), nil
 }
 
-// Finish exchanges the code in a callback for the identity that it stands for.
+// Finish exchanges the code in a callback for its identity.
 func (l *Login) Finish(ctx context.Context, r access.LoginRequest, callback url.Values, now time.Time) (access.APIToken, error) {
 	var none access.APIToken
 	if err := l.checkCallback(r, callback); err != nil {
@@ -108,7 +108,7 @@ func (l *Login) Finish(ctx context.Context, r access.LoginRequest, callback url.
 	defer cancel()
 	token, err := config.Exchange(ctx, callback.Get("code"), oauth2.VerifierOption(r.Verifier))
 	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is {
-		// Its text would hold what the issuer responded.
+		// Its text would include the issuer's response.
 		return none, fmt.Errorf("exchange the code at %s: status %d %s", l.issuer.url, refused.Response.StatusCode,
 			input.Echo(refused.ErrorCode))
 	}
@@ -122,7 +122,7 @@ func (l *Login) Finish(ctx context.Context, r access.LoginRequest, callback url.
 	return l.identify(ctx, jwt, r.Nonce, now)
 }
 
-// withoutURL returns the cause of an error of a request: the URL of one may hold what others must not see.
+// withoutURL returns the cause of an error of a request: the URL may contain secrets.
 func withoutURL(err error) error {
 	if of, is := errors.AsType[*url.Error](err); is {
 		return of.Err
@@ -130,7 +130,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// checkCallback refuses a callback that is not the end of this login.
+// checkCallback refuses a callback that does not belong to this login.
 func (l *Login) checkCallback(r access.LoginRequest, callback url.Values) error {
 	if r.State == "" || !same(callback.Get("state"), r.State) {
 		return bad("the login was not begun in this browser, or too long ago")
@@ -150,7 +150,7 @@ func (l *Login) checkCallback(r access.LoginRequest, callback url.Values) error 
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// identify checks an ID token. It is for this client and for this login only.
+// identify checks an ID token. It must be for this client and for this login.
 func (l *Login) identify(ctx context.Context, jwt, nonce string, now time.Time) (access.APIToken, error) {
 	claims, err := l.issuer.verify(ctx, jwt, now)
 	if err != nil {
@@ -165,7 +165,7 @@ func (l *Login) identify(ctx context.Context, jwt, nonce string, now time.Time) 
 	return l.issuer.identity(claims, now)
 }
 
-// CheckScopes refuses what is not a scope.
+// CheckScopes refuses texts that are not scopes.
 func CheckScopes(all []string) error {
 	at := slices.IndexFunc(all, func(scope string) bool {
 		return scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })

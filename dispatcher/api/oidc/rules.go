@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Rule gives scopes to the identities whose claims fit.
+// Rule gives scopes to identities with fitting claims.
 type Rule struct {
-	// Claims are patterns by the names of claims, all of which must fit: * stands for any characters. A list fits if one
-	// of its values does.
+	// Claims are patterns by the names of claims, all of which must fit: * stands for any characters. A list fits if
+	// one of its values does.
 	Claims map[string]string `json:"claims"`
-	// Scopes and Apps are as those of a token.
+	// Scopes and Apps are those of the resulting token.
 	Scopes []access.Scope `json:"scopes"`
 	Apps   []string       `json:"apps"`
 }
@@ -27,11 +27,11 @@ type Rule struct {
 // Rules are tried in order; the first that fits decides.
 type Rules []Rule
 
-// mostRules bounds the work that a request makes.
+// mostRules bounds the work of a request.
 const mostRules = 1000
 
-// ParseRules reads the file of --oidc-claims: {"rules": [{"claims": {...}, "scopes": [...], "apps": [...]}]}. The error is
-// Problems if the file is JSON.
+// ParseRules reads the file of --oidc-claims: {"rules": [{"claims": {...}, "scopes": [...], "apps": [...]}]}. The error
+// is Problems if the file is JSON.
 func ParseRules(text []byte) (Rules, error) {
 	var file struct {
 		Rules Rules `json:"rules"`
@@ -67,7 +67,7 @@ func (r Rules) validate() error {
 	return problems.Err()
 }
 
-// tells tells whether the rule distinguishes one identity from another.
+// tells reports whether the rule distinguishes one identity from another.
 func (r Rule) tells() bool {
 	for _, pattern := range r.Claims {
 		if strings.Trim(pattern, "*") != "" {
@@ -96,7 +96,7 @@ func (r Rule) fits(claims map[string]any) bool {
 	return true
 }
 
-// fits tells whether a claim, or one of the values of a list, fits a pattern. Objects fit none.
+// fits reports whether a claim, or one of the values of a list, fits a pattern. Objects do not fit.
 func fits(pattern string, claim any) bool {
 	switch value := claim.(type) {
 	case string:
@@ -113,8 +113,8 @@ func fits(pattern string, claim any) bool {
 	return false
 }
 
-// matches tells whether text fits a pattern, in which * stands for any characters. Of each part between two of them the
-// first place is as good as any later one.
+// matches reports whether text fits a pattern, in which * stands for any characters. For each part between two of them
+// the first place is as good as any later one.
 func matches(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
@@ -140,7 +140,7 @@ const (
 	leeway = time.Minute
 	// maxSubject bounds the name of an identity in logs and in the audit log.
 	maxSubject = 512 // bytes
-	// maxSeconds is an instant that can be written.
+	// maxSeconds is the latest instant that can be written.
 	maxSeconds = 1e11
 )
 
@@ -158,7 +158,7 @@ func parseClaims(payload []byte) (map[string]any, error) {
 	return claims, nil
 }
 
-// check checks for whom and for what time a JWT is, and returns when it expires.
+// check checks the audience and the times of a JWT, and returns when it expires.
 func (i *Issuer) check(claims map[string]any, now time.Time) (expires time.Time, err error) {
 	if claims["iss"] != i.url {
 		return expires, bad("it is of another issuer")
@@ -186,7 +186,7 @@ func (i *Issuer) check(claims map[string]any, now time.Time) (expires time.Time,
 	return expires, nil
 }
 
-// isFor tells whether an audience, which is a text or a list of them, holds the wanted one.
+// isFor reports whether an audience, which is a text or a list of them, holds the wanted one.
 func isFor(audience any, wanted string) bool {
 	if list, is := audience.([]any); is {
 		return slices.Contains(list, any(wanted))
