@@ -57,7 +57,7 @@ func TestAlertsListAllTheirProblems(t *testing.T) {
 	w.do("PUT", oneApp+"/jobs/j", `{"target":{"alert":{"webhook":{"url":"https://example.com/"}}}}`).refused(422, "/target/webhook required")
 }
 
-// The node of this test has no key to encrypt values with. Those that are stored are tried in a story of the command.
+// The node of this test has no key to encrypt values with. A story of the command tests stored ones.
 func TestSecretsOfAlertsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -73,7 +73,7 @@ func TestSecretsOfAlertsAreNotRepeated(t *testing.T) {
 		refused(422, "/destination/webhook/secret_url/reference bound_secret")
 }
 
-func TestMutesAreNoRevision(t *testing.T) {
+func TestMutesMakeNoRevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
@@ -95,7 +95,7 @@ func TestMutesAreNoRevision(t *testing.T) {
 	w.do("POST", oneApp+"/alerts/none/mute", "").refused(http.StatusNotFound, " not_found")
 }
 
-func TestNothingIsAcknowledgedThatDoesNotHold(t *testing.T) {
+func TestOnlyConditionsThatHoldAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)

@@ -25,7 +25,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// patience is how long a test waits for what must happen: longer than any machine takes.
+// patience is how long a test waits: longer than any machine takes.
 const patience = 5 * time.Minute
 
 // world is an API over a fresh SQLite database, and a token for everything.
@@ -35,7 +35,7 @@ type world struct {
 	api   http.Handler
 	token string
 	file  string        // of the database, if that is SQLite
-	raw   *sql.DB       // reads it past the store; nil until it is needed
+	raw   *sql.DB       // direct access past the store; nil until it is needed
 	logs  *bytes.Buffer // safe to read between requests, which tests make one at a time
 }
 
@@ -70,7 +70,7 @@ func newWorldAt(t testing.TB, o api.Options, of store.Options, dsn string) *worl
 		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	if o.Limits.TokenCache == 0 {
-		o.Limits.TokenCache = -1 // so that what a test does to the store counts at once
+		o.Limits.TokenCache = -1 // the test's changes of the store apply at once
 	}
 	w.api = api.New(s, o)
 	w.token = w.newToken("admin", access.Scopes())
@@ -100,8 +100,8 @@ type reply struct {
 	request string // for messages
 }
 
-// do makes a request; headers are "Name: value", and "Name:" leaves a header out. A write that needs a condition means
-// what is there, unless headers say more about If-Match.
+// do makes a request; headers are "Name: value", and "Name:" leaves a header out. A write that needs a condition has
+// the current revision, unless headers set another If-Match.
 func (w *world) do(method, target, body string, headers ...string) reply {
 	w.t.Helper()
 	got := w.once(method, target, body, headers...)
@@ -182,7 +182,7 @@ func (r reply) refused(status int, problems ...string) {
 	}
 }
 
-// says looks for words in a response.
+// says looks for a text in a response.
 func (r reply) says(words string) {
 	r.t.Helper()
 	if !strings.Contains(r.Body.String(), words) {

@@ -24,7 +24,7 @@ type auditPage struct {
 	Next  string
 }
 
-// flush writes the refusals that wait, as the end of a node does.
+// flush writes the waiting refusals, like the end of a node.
 func (w *world) flush() {
 	w.t.Helper()
 	w.api.(*api.API).WriteRefusals(w.t.Context())
@@ -33,7 +33,7 @@ func (w *world) flush() {
 	w.api.(*api.API).Run(ended)
 }
 
-// awaitRefusals lets refusals be written until so many are, as a node does that goes on: one that ends has no time for many.
+// awaitRefusals waits until a number of refusals are written, as on a running node: one that ends has no time for many.
 func (w *world) awaitRefusals(count int) {
 	w.t.Helper()
 	running, stop := context.WithCancel(w.t.Context())
@@ -56,7 +56,7 @@ func (w *world) log(token, query string) (all []string) {
 	return all
 }
 
-func TestAuditLogTellsActorAddressRequestAndDiff(t *testing.T) {
+func TestAuditLogHasActorAddressRequestAndDiff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"description":"one"}`)
@@ -80,7 +80,7 @@ func TestAuditLogTellsActorAddressRequestAndDiff(t *testing.T) {
 	w.do("GET", "/v1/audit?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
 }
 
-// A token of one app sees the changes and refusals of that app, and nothing by which it would learn of others.
+// A token of one app sees the changes and refusals of that app, and nothing about others.
 func TestAuditLogShowsBoundReadersTheirAppOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -115,7 +115,7 @@ func TestAuditLogShowsBoundReadersTheirAppOnly(t *testing.T) {
 	}
 }
 
-// Each kind of refusal of a change is recorded, reads and unknown callers are not, and nothing of a body is.
+// Each kind of refusal of a change is recorded. Reads, unknown callers and bodies are not.
 func TestRefusedChangesAreInTheAuditLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -156,7 +156,7 @@ func TestRefusedChangesAreInTheAuditLog(t *testing.T) {
 	}
 }
 
-// Who is refused a thousand times gets ten entries, and one that counts the others. Requests never wait for them.
+// A thousand refusals of a caller get ten entries, and one that counts the others. Requests never wait for them.
 func TestFloodOfRefusalsIsCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -187,7 +187,7 @@ func (deaf) RecordRefusal(ctx context.Context, _ access.AuditEntry) error {
 	return ctx.Err()
 }
 
-// While the audit log cannot be written, changes are refused as ever, and as fast.
+// While the audit log cannot be written, changes are refused as before, and as fast.
 func TestRefusalsDoNotWaitForTheAuditLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -199,7 +199,7 @@ func TestRefusalsDoNotWaitForTheAuditLog(t *testing.T) {
 	w.api = served
 	for i := range 40 {
 		token := w.newToken(fmt.Sprint("reader-", i), reads)
-		for range 10 { // more, together, than may wait
+		for range 10 { // together, more than may wait
 			w.must(403, "DELETE", oneJob, "", "Authorization: Bearer "+token)
 		}
 	}

@@ -46,7 +46,7 @@ func TestRoutesNeedAToken(t *testing.T) {
 			t.Errorf("responses differ between bad tokens:\n%s", diff)
 		}
 	}
-	w.must(http.StatusOK, "GET", oneApp, "", "Authorization: bearer "+w.token) // schemes have no case
+	w.must(http.StatusOK, "GET", oneApp, "", "Authorization: bearer "+w.token) // schemes are case-insensitive
 	if logs := w.logs.String(); strings.Contains(logs, w.token) || strings.Contains(logs, w.token[:len(w.token)-1]) ||
 		strings.Contains(logs, unknown) {
 		t.Error("a token is in the logs")

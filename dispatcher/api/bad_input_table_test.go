@@ -24,7 +24,7 @@ func tableWorld(t *testing.T) *world {
 	return w
 }
 
-// jobOf returns a job that is valid but for the value of a row.
+// jobOf returns a job that is valid except for the value of a row.
 func jobOf(t *testing.T, row badinput.Row) string {
 	t.Helper()
 	value, err := row.JSON()
@@ -77,7 +77,7 @@ func TestRowsOfBadInputsAreRefused(t *testing.T) {
 	}
 }
 
-func TestRowsOfOddInputsAreWarnedOf(t *testing.T) {
+func TestRowsOfOddInputsGiveWarnings(t *testing.T) {
 	t.Parallel()
 	w := tableWorld(t)
 	for _, row := range tableRows(t, badinput.Warning) {

@@ -37,7 +37,7 @@ func with(t *testing.T, raw string, keys ...string) string {
 	return string(body)
 }
 
-// row is a value at some place of a job, and the code that it must cause.
+// row is a value at some place of a job, and the expected code.
 type row struct {
 	value string // as a text, or, beginning with raw, as JSON
 	code  string
@@ -298,7 +298,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 		"not JSON":          {`{'a':1}`, nil, 400, []string{" json_syntax"}},
 		"a trailing comma":  {`{"enabled":true,}`, nil, 400, []string{" json_syntax"}},
 		"two values":        {`{}{}`, nil, 400, []string{" json_trailing"}},
-		"junk behind":       {validJob + "x", nil, 400, []string{" json_trailing"}},
+		"junk after it":     {validJob + "x", nil, 400, []string{" json_trailing"}},
 		"invalid UTF-8":     {"{\"description\":\"\xff\"}", nil, 400, []string{" json_utf8"}},
 		"a byte order mark": {"\ufeff" + validJob, nil, 400, []string{" json_syntax"}},
 		"an array":          {`[]`, nil, 400, []string{" json_type"}},
@@ -329,7 +329,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 			with(t, `{"a":{},"b":{},"c":{},"d":{},"e":{},"f":{}}`, "target", "webhook", "signing", "secrets"), nil, 422,
 			[]string{"/target/webhook/signing/secrets too_many"},
 		},
-		"success codes that are none": {
+		"invalid success codes": {
 			with(t, `["200","299.5","6xx","2XX","",99]`, "target", "webhook", "success_codes"), nil, 400,
 			[]string{
 				"/target/webhook/success_codes/1 status_code", "/target/webhook/success_codes/2 status_code",
@@ -355,7 +355,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 			with(t, `{"header":"Webhook-Id","key":{"reference":"env:SECRET_X"}}`, "target", "webhook", "auth", "api_key"), nil, 422,
 			[]string{"/target/webhook/auth/api_key/header header_reserved"},
 		},
-		"a parameter that is there": {
+		"a parameter that the URL has already": {
 			with(t, `{"url":"https://example.com/?key=1","auth":{"api_key":{"query":"key","key":{"reference":"env:SECRET_X"}}}}`,
 				"target", "webhook"), nil, 422,
 			[]string{"/target/webhook/auth/api_key/query auth_form"},
@@ -379,7 +379,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 			with(t, `{"token":{"value":"hunter2"}}`, "target", "webhook", "auth", "bearer"), nil, 422,
 			[]string{"/target/webhook/auth/bearer/token/value secret_keys"},
 		},
-		"a kept value that is not there": {
+		"a kept value that does not exist": {
 			with(t, `{"token":{"stored":true}}`, "target", "webhook", "auth", "bearer"), nil, 422,
 			[]string{"/target/webhook/auth/bearer/token/stored secret_missing"},
 		},

@@ -30,7 +30,7 @@ func TestBadClientCredentialsAreRefused(t *testing.T) {
 				"/target/webhook/auth/oauth2/scopes/1 text_invalid", "/target/webhook/auth/oauth2/token_url egress_denied",
 			},
 		},
-		"oauth2 with a key that is no key": {
+		"oauth2 with an invalid key": {
 			with(t, `{"token_url":"https://example.com/{{.Job}}","client_id":"a","client_auth":"private_key_jwt","algorithm":"HS256","key_id":"a b",
 				"private_key":{"value":"hunter2"},"scopes":[]}`, "target", "webhook", "auth", "oauth2"),
 			[]string{
@@ -44,7 +44,7 @@ func TestBadClientCredentialsAreRefused(t *testing.T) {
 				"client_secret":{"reference":"env:SECRET_X"}}`, "target", "webhook", "auth", "oauth2"),
 			[]string{"/target/webhook/auth/oauth2 auth_form"},
 		},
-		"oauth2 with a key that is not used": {
+		"oauth2 with an unused key": {
 			with(t, `{"token_url":"https://example.com/","client_id":"a","client_auth":"post","algorithm":"RS256",
 				"client_secret":{"reference":"env:SECRET_X"}}`, "target", "webhook", "auth", "oauth2"),
 			[]string{"/target/webhook/auth/oauth2 auth_form"},

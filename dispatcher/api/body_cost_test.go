@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/test/badinput"
 )
 
-// placeholders are names in the paths of routes; declare makes some of these things.
+// placeholders are names in the paths of routes; declare makes some of these objects.
 var placeholders = strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{calendar}", "holidays",
 	"{group}", "workers", "{endpoint}", "one", "{alert}", "late", "{backfill}", "b", "{bulk}", "b", "{run}", "r", "{node}", "n",
 	"{token}", "other", "{pause}", "p")
@@ -33,7 +33,7 @@ func TestNoRouteTakesMuchMemoryForABody(t *testing.T) { //nolint:paralleltest //
 			got := w.once(rt.Method, placeholders.Replace(rt.Path), body)
 			runtime.ReadMemStats(&after)
 			took := int(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // far less
-			took -= 2 * got.Body.Len()                        // the recorder's, which grows by being copied
+			took -= 2 * got.Body.Len()                        // of the recorder, which copies when it grows
 			if took > 20*len(body)+4<<20 || got.Code >= 400 && got.Body.Len() > 100<<10 {
 				t.Errorf("%s %s, %s: %d bytes allocate %d and get a %d of %d bytes", rt.Method, rt.Path, name, len(body), took,
 					got.Code, got.Body.Len())
@@ -85,7 +85,7 @@ func costlyBodies() []struct{ name, method, path, body string } {
 	}
 }
 
-// A body that takes more than 50 ms of processor for each KiB is a fault. This prints what they take; less than a KiB counts as one.
+// More than 50 ms of processor for each KiB of a body is a fault. This prints the times; less than a KiB counts as one.
 func BenchmarkBodies(b *testing.B) {
 	run := func(name, method, path, body string) {
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {

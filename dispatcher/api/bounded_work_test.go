@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
-// costlyCalendar excludes every minute of the day but one, one by one.
+// costlyCalendar excludes every minute of the day except one, one by one.
 const costlyCalendar = `{"rules":[{"expression":"0 * 0-2,4-23 * * ?"},{"expression":"0 0-16,18-59 3 * * ?"}]}`
 
-// costlyJob has a hundred triggers whose next fire takes a day of steps each.
+// costlyJob has a hundred triggers, each with a day of steps to its next fire.
 func costlyJob() string {
 	var b strings.Builder
 	b.WriteString(`{"target":{"webhook":{"url":"https://example.com/"}},"triggers":{`)
@@ -53,13 +53,13 @@ func TestCalendarsThatCostTooMuchInTotalAreRefused(t *testing.T) {
 	w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"rate(5m)","app":"crm","calendar":"c4-0","count":100}`)
 }
 
-// T5: evaluating a costly schedule ends, with a way out, and holds no lock meanwhile.
+// T5: the evaluation of a costly schedule ends with a remedy, and holds no lock meanwhile.
 func TestCostlySchedulesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/calendars/costly", costlyCalendar)
-	// The problem says that the steps were counted and ended: unbounded, the search would have found the fires, after minutes.
+	// The problem means that the count of steps ended the search: unbounded, it would find the fires, after minutes.
 	w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC","app":"crm","calendar":"costly","count":100,
 		"from":"2026-01-01T03:20:00Z"}`).refused(422, "/calendar calendar_cost")
 	w.must(http.StatusUnprocessableEntity, "PUT", "/v1/apps/crm/jobs/costly", costlyJob()).says(`"calendar_cost"`)

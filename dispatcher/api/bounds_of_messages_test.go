@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Notifications and deliveries of what follows are sent by nodes for an app, as its jobs are.
+// Nodes send notifications and deliveries for an app, like the requests of its jobs.
 const (
 	within     = `"url":"https://in.example.com/"`
 	elsewhere  = "arn:aws:%s:eu-central-1:999999999999:appb-%s"
@@ -18,8 +18,8 @@ const (
 	signedPart = `"auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}`
 )
 
-// outsideTargets are targets that are outside the bounds of app appa by default, or once its egress is bounded; each with the
-// pointer and code of what is wrong, and the bounds that allow it.
+// outsideTargets are targets that are outside the bounds of app appa by default, or once its egress is bounded; each
+// with the pointer and code of the problem, and the bounds that allow it.
 var outsideTargets = map[string]struct{ target, problem, allowed string }{
 	"host": {`"webhook":{"url":"https://out.example.com/"}`, "/webhook/url bound_egress", `{}`},
 	"port": {`"webhook":{"url":"https://in.example.com:9/"}`, "/webhook/url bound_egress", `{}`},
@@ -52,8 +52,8 @@ var outsideAlerts = map[string]struct{ target, problem, allowed string }{
 // narrow are bounds that allow no secret of others, no signature and nothing of AWS, and one host.
 const narrow = `{"bounds":{"egress":{"hosts":["in.example.com"],"ports":[443]}}}`
 
-// T2, T3 and T4 for what is told of runs: outside the bounds it is refused, and once they are narrowed, the operator learns
-// what they break.
+// T2, T3 and T4 for messages about runs: outside the bounds they are refused, and once the bounds are narrowed, the
+// operator learns which ones break.
 func TestMessagesAboutRunsAreWithinTheBoundsOfTheApp(t *testing.T) {
 	t.Parallel()
 	for event, form := range map[string]string{
@@ -87,7 +87,7 @@ func TestMessagesAboutRunsAreWithinTheBoundsOfTheApp(t *testing.T) {
 	}
 }
 
-// broken returns what of the alerts or the jobs of an app a change of bounds breaks, as "name pointer code".
+// broken returns the parts of alerts or jobs of an app that a change of bounds breaks, as "name pointer code".
 func broken(breaks *access.Breaks, alerts bool) (all []string) {
 	if breaks == nil {
 		return nil

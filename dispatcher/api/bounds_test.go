@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// tenants is a world with the apps appa and appb, in which requests are those of a write token bound to appa.
+// tenants is a world with the apps appa and appb. Its requests use a write token bound to appa.
 func tenants(t *testing.T) (w *world, operator string) {
 	t.Helper()
 	w = newWorld(t, api.Options{})
@@ -57,8 +57,8 @@ func TestTokenOfAnAppCannotLiftItsLimits(t *testing.T) {
 	w.must(http.StatusAccepted, "POST", appA+"/jobs/own/run", "")
 }
 
-// T3 and T4, as far as definitions tell: references, functions and roles of other apps, and signing as the node.
-func TestJobCannotUseWhatIsNotItsApps(t *testing.T) {
+// T3 and T4 in definitions: references, functions and roles of other apps, and signing as the node.
+func TestJobCannotUseResourcesOfOtherApps(t *testing.T) {
 	t.Parallel()
 	w, operator := tenants(t)
 	webhook := func(auth string) string {
@@ -133,7 +133,7 @@ func TestChangeOfBoundsShowsTheJobsItBreaks(t *testing.T) {
 	}
 }
 
-func TestQuotasNameTheBoundTheFigureAndTheWayOut(t *testing.T) {
+func TestQuotaErrorsNameTheBoundTheNumberAndARemedy(t *testing.T) {
 	t.Parallel()
 	w, operator := tenants(t)
 	w.must(http.StatusOK, "PUT", appA, `{"bounds":{"quotas":{"jobs":1,"manual_runs_per_minute":1}}}`, operator)
@@ -144,7 +144,7 @@ func TestQuotasNameTheBoundTheFigureAndTheWayOut(t *testing.T) {
 	got.says("its bounds allow 1 (quotas.jobs); delete some, or ask an operator")
 	w.must(http.StatusAccepted, "POST", appA+"/jobs/own/run", "")
 	again := w.do("POST", appA+"/jobs/own/run", "")
-	if again.Code == http.StatusAccepted { // a minute began between both
+	if again.Code == http.StatusAccepted { // a minute began in between
 		again = w.do("POST", appA+"/jobs/own/run", "")
 	}
 	again.refused(http.StatusTooManyRequests, " bound_quota")

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
-func TestBulkActionIsRefusedIfTheNumberThatWasAgreedToHasChanged(t *testing.T) {
+func TestBulkActionIsRefusedIfTheConfirmedNumberHasChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// awaited is a run of app crm in its first attempt, and how its target calls back.
+// awaited is a run of app crm in its first attempt, and the callbacks of its target.
 type awaited struct {
 	*world
 	db    *sql.DB
@@ -39,7 +39,7 @@ func (a awaited) calls(status int, what string, headers ...string) {
 	}
 }
 
-// each makes callbacks of all kinds and requires one status of them.
+// each makes callbacks of all kinds and requires the same status for them.
 func (a awaited) each(status int, headers ...string) {
 	a.t.Helper()
 	for _, what := range []string{"complete", "fail", "heartbeat"} {
@@ -74,7 +74,7 @@ func nextIn(d time.Duration) *dispatcher.NextAttempt {
 	return &dispatcher.NextAttempt{At: time.Now().Add(d), Until: time.Now().Add(24 * time.Hour)}
 }
 
-// documentedCallbacks are the rows of the table in docs/long-work.md that says in detail what a callback gets.
+// documentedCallbacks are the rows of the table of callbacks in docs/long-work.md.
 func documentedCallbacks(t *testing.T) map[string]int {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "long-work.md"))
@@ -93,7 +93,7 @@ func documentedCallbacks(t *testing.T) map[string]int {
 	return rows
 }
 
-// callbackCases make the callbacks of the rows, which get the status that the row names.
+// callbackCases make the callbacks of the rows, and require the status of the row.
 func callbackCases() map[string]func(a awaited, status int) {
 	const again = time.Hour
 	return map[string]func(a awaited, status int){
@@ -184,7 +184,7 @@ func callbackCases() map[string]func(a awaited, status int) {
 	}
 }
 
-// Each row of the table in the docs is what targets meet, on both databases.
+// Each row of the table in the docs is true, on both databases.
 func TestCallbacksAreAnsweredAsDocumented(t *testing.T) {
 	t.Parallel()
 	rows, cases := documentedCallbacks(t), callbackCases()

@@ -23,7 +23,7 @@ func (w *world) adoptRun() run.HeldRun {
 	return w.adoptRuns(1)[0]
 }
 
-// adoptRuns lets node 7 adopt so many runs.
+// adoptRuns lets node 7 adopt a number of runs.
 func (w *world) adoptRuns(n int) []run.HeldRun {
 	w.t.Helper()
 	query := dispatcher.AdoptQuery{Node: 7, Token: 70, Limit: 10}
@@ -38,7 +38,7 @@ func (w *world) adoptRuns(n int) []run.HeldRun {
 	return held
 }
 
-// record records how an attempt of node 7 ended, and what follows.
+// record records the outcome of an attempt of node 7, and the next attempt.
 func (w *world) record(held run.HeldRun, state run.State, next *dispatcher.NextAttempt) {
 	w.t.Helper()
 	w.recordOutcome(held, run.Outcome{State: state, HTTPStatus: 202}, next)
@@ -109,7 +109,7 @@ func TestCallbackEndsTheAttemptOfItsToken(t *testing.T) {
 	if shown.Callback == nil || shown.Callback.Progress != "half" || shown.NextAttemptAt != nil {
 		t.Errorf("run: got %+v, want what its target said", shown)
 	}
-	for range 2 { // a repeated callback is answered as the first
+	for range 2 { // a repeated callback gets the same response
 		done := into[run.CallbackReply](w.must(http.StatusOK, "POST", at+"/complete", `{"message":"42 rows"}`, token))
 		if done.State != run.Succeeded || done.Run != r.ID || done.Attempt != 1 {
 			t.Errorf("complete: got %+v, want the run succeeded", done)
@@ -143,7 +143,7 @@ func TestCallbackTokenIsTriedOnFewRuns(t *testing.T) {
 	w.must(http.StatusOK, "GET", "/v1/apps", "")
 }
 
-// A token of a callback is for its attempt, and permits nothing else.
+// The token of a callback is for its attempt, and permits nothing else.
 func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{Limits: gate.Limits{BadTokens: 1000}})
@@ -167,7 +167,7 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 			}
 		}
 	}
-	// The token of an attempt that is still to come is valid, and its attempt is none.
+	// The token of a future attempt is valid, but its attempt does not exist yet.
 	w.do("POST", at+"/complete", "", w.callbackToken(r, 2)).refused(409, " state_conflict")
 	unknown := "/v1/runs/" + run.Key{TriggerID: 1, ScheduledAt: time.Unix(1, 0), Kind: run.KindManual}.String()
 	w.do("POST", unknown+"/complete", "", token).refused(401, " unauthorized")
@@ -187,7 +187,7 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 	}
 }
 
-// Work that took hours is not lost because its result is long, and no text tells the token to those who read it.
+// Work that took hours is not lost because its result is long, and no text reveals the token to its readers.
 func TestCallbackTextsAreCutAndHaveNoToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -259,7 +259,7 @@ func TestOperatorEndsARunThatWaits(t *testing.T) {
 	}
 }
 
-func TestJobWithCallbackIsWarnedOfWithoutAURL(t *testing.T) {
+func TestJobWithCallbackGetsAWarningWithoutAURL(t *testing.T) {
 	t.Parallel()
 	const long = `{"target":{"webhook":{"url":"https://example.com/hook","callback":{}}}}`
 	for known, want := range map[bool]int{true: 0, false: 1} {

@@ -81,8 +81,8 @@ func TestFailedConditionNamesTheCurrentRevision(t *testing.T) {
 	}
 }
 
-// Who made the revision that a client did not expect is found out of the audit log, also if only a trigger was paused.
-func TestFailedConditionNamesWhoChangedIt(t *testing.T) {
+// The audit log gives the author of an unexpected revision, even if only a trigger was paused.
+func TestFailedConditionNamesTheAuthorOfTheChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -180,7 +180,7 @@ func TestPatchChangesOnlyEnabled(t *testing.T) {
 	w.do("PATCH", "/v1/apps/nosuch", `{"enabled":true}`).refused(404, " not_found")
 }
 
-// A route that is added must be added here, and so demand a condition. Endpoints have no revision.
+// Add new routes here, so that they require a condition. Endpoints have no revision.
 func TestEveryPutAndDeleteDemandsACondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
@@ -204,7 +204,7 @@ func TestEveryPutAndDeleteDemandsACondition(t *testing.T) {
 	}
 	described := into[struct{ Paths map[string]map[string]any }](w.must(http.StatusOK, "GET", "/openapi.json", ""))
 	for path, methods := range described.Paths {
-		if strings.HasSuffix(path, "/endpoints/{endpoint}") || strings.HasSuffix(path, "/pauses/{pause}") { // which have no revision
+		if strings.HasSuffix(path, "/endpoints/{endpoint}") || strings.HasSuffix(path, "/pauses/{pause}") { // these have no revision
 			continue
 		}
 		one := exist[path]
@@ -221,7 +221,7 @@ func TestEveryPutAndDeleteDemandsACondition(t *testing.T) {
 	w.must(http.StatusNoContent, "DELETE", oneJob, "", "If-Match: *")
 }
 
-func TestWritersThatNameNoConditionCannotOverwriteEachOther(t *testing.T) {
+func TestWritersWithoutAConditionCannotOverwriteEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	const writers = 8

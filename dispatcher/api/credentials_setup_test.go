@@ -1,6 +1,6 @@
 package api_test
 
-// What some routes need before their credentials are tried.
+// Preparations of some routes before their credentials are tried.
 
 import (
 	"errors"

@@ -21,24 +21,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// rights is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
-// of the other.
+// rights are the callers that may use a route, and the results. It repeats the declarations of routes, so that a change
+// of either needs one of the other.
 type rights struct {
 	scope access.Scope // empty: anyone may use the route
 	or    access.Scope // allows it, too; empty: no other does
-	fleet bool         // only tokens that are bound to no app may
+	fleet bool         // only for tokens that are bound to no app
 	// anyScope permits the route to every token.
 	anyScope bool
 	ok       int // the status for a token that may
-	// foreign is the status for a token that is bound to another app. It is given where the path names no app; where it
-	// does, the status is 403.
+	// foreign is the status for a token that is bound to another app, on paths that name no app; on the others the
+	// status is 403.
 	foreign int
-	// suspended is the status for the app's own token while the app is suspended; 0: as ok.
+	// suspended is the status for the app's own token while the app is suspended; 0: the same as ok.
 	suspended int
 	body      string
 	// unconditional routes write and take no condition.
 	unconditional bool
-	// prepare makes what the route needs; a text that it returns is the body.
+	// prepare makes the objects of the route; a text that it returns is the body.
 	prepare func(*world) string
 }
 
@@ -126,7 +126,7 @@ var accesses = map[string]rights{
 	"GET /v1/apps/{app}/alert-states":                  {ok: 200, scope: access.ScopeRead},
 	"GET /v1/apps/{app}/alert-events":                  {ok: 200, scope: access.ScopeRead},
 
-	// Executors have the token of their group, of which every other one is refused with code 500.
+	// Executors have the token of their group, and any other token is refused with code 500.
 	"POST /xxl-job/{app}/{group}/api/registry": {
 		ok: 200, body: `{"registryGroup":"EXECUTOR","registryKey":"workers","registryValue":"http://10.0.0.2:8080"}`,
 	},
@@ -186,14 +186,14 @@ var accesses = map[string]rights{
 	"POST /v1/tokens/{token}/rotate": {ok: 200, scope: access.ScopeAdmin, fleet: true},
 }
 
-// Texts of the app whose routes are tried, which no other app's token may see.
+// Texts of the tried app, which no other app's token may see.
 const (
 	foreignText = "a description that only tokens of crm see"
 	foreignNode = "0000000000000007"
 )
 
-// TestEachRouteRefusesCredentials tries each route with every kind of credentials that must not pass, and then with those
-// that must.
+// TestEachRouteRefusesCredentials tries each route with every kind of credentials that must not pass, and then with
+// those that must.
 func TestEachRouteRefusesCredentials(t *testing.T) {
 	t.Parallel()
 	for _, rt := range api.Routes() {
@@ -268,7 +268,7 @@ func newRouteTrial(t testing.TB, rt gate.Route, row rights) *routeTrial {
 	return c
 }
 
-// run tries all credentials. Those that may use the route come last, for they change what it is about.
+// run tries all credentials. Those that may use the route come last, because they change its objects.
 func (c *routeTrial) run() {
 	c.t.Helper()
 	scope := c.row.scope
@@ -333,7 +333,7 @@ func (c *routeTrial) ask(authorization, path string) reply {
 	return c.do(c.rt.Method, path, c.body, headers...)
 }
 
-// refuses checks a status, that the response shows nothing of the app, and that the database is as before. A route that
+// refuses checks a status, that the response shows nothing of the app, and that the database is unchanged. A route that
 // needs no token takes any.
 func (c *routeTrial) refuses(kind, authorization string, want int) {
 	c.t.Helper()
@@ -355,7 +355,7 @@ func (c *routeTrial) refuses(kind, authorization string, want int) {
 	}
 }
 
-// isForeign tries a token of another app. What it gets must not tell whether the app or run exists.
+// isForeign tries a token of another app. The response must not show whether the app or run exists.
 func (c *routeTrial) isForeign(authorization string, want int) {
 	c.t.Helper()
 	c.refuses("foreign", authorization, want)
@@ -378,7 +378,7 @@ func (c *routeTrial) isForeign(authorization string, want int) {
 	}
 }
 
-// inSuspendedApp tries the app's own token on a copy of the world, in which the app is suspended.
+// inSuspendedApp tries the app's own token on a copy of the world with the app suspended.
 func (c *routeTrial) inSuspendedApp() {
 	c.t.Helper()
 	if c.row.scope == access.ScopeAdmin || c.row.scope == "" {
@@ -386,7 +386,7 @@ func (c *routeTrial) inSuspendedApp() {
 	}
 	s := newRouteTrial(c.t, c.rt, c.row)
 	app, err := s.store.App(s.t.Context(), "crm")
-	app.Name = "crm" // which POST import creates
+	app.Name = "crm" // POST import creates it
 	app.Bounds = &target.Bounds{Suspended: true, SuspendedReason: "it floods others"}
 	if err == nil || strings.HasSuffix(c.rt.Path, "/import") {
 		_, _, err = s.store.PutApp(s.t.Context(), app, input.Change{Actor: "test", Operator: true})
@@ -413,7 +413,7 @@ func (c *routeTrial) inSuspendedApp() {
 	}
 }
 
-// content is all rows of the database but the audit log, and but the times at which tokens were used.
+// content is all rows of the database without the audit log, and without the times at which tokens were used.
 func (w *world) content() []string {
 	w.t.Helper()
 	var all []string
@@ -431,7 +431,7 @@ func (w *world) rows(table string) []string {
 	for _, row := range w.query("SELECT * FROM " + table) {
 		delete(row, "last_used_at")
 		if table == "api_tokens" && row["name"] != "victim" {
-			continue // those that the test makes
+			continue // the test writes these itself
 		}
 		text, err := json.Marshal(row)
 		if err != nil {

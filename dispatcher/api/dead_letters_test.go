@@ -13,7 +13,7 @@ import (
 
 const deadLetters = oneApp + "/dead-letters"
 
-// failRuns makes so many runs of a job that failed.
+// failRuns makes a number of failed runs of a job.
 func (w *world) failRuns(job string, n int, class run.Class) {
 	w.t.Helper()
 	for range n {

@@ -45,6 +45,6 @@ func TestDefaultsOfAnAppFillAJobWhenItIsPut(t *testing.T) {
 	w.do("POST", "/v1/schedules/preview", `{"expression":"0 2 * * *"}`).refused(422, "/timezone timezone_required")
 	w.do("PUT", "/v1/apps/crm", `{"defaults":{"timezone":"CEST","retry":{"max_attempts":0},"nothing":1}}`).
 		refused(400, "/defaults/nothing json_unknown_field", "/defaults/timezone tz_unknown", "/defaults/retry/max_attempts attempts_range")
-	// Of an app that does not exist nothing is known.
+	// An app that does not exist has no defaults.
 	w.do("PUT", "/v1/apps/nosuch/jobs/sync", validJob).refused(404, " not_found")
 }

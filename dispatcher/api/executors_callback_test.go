@@ -52,13 +52,13 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 		result string
 		state  run.State
 	}{
-		"success":                {`"logDateTim":1,"handleCode":200,"handleMsg":"42 rows"`, run.Succeeded},
-		"success, no message":    {`"handleCode":200,"handleMsg":null`, run.Succeeded},
-		"success until 2.2":      {`"executeResult":{"code":200,"msg":null}`, run.Succeeded},
-		"failure":                {`"handleCode":500,"handleMsg":"disk full"`, run.WaitingCallback}, // a node records it
-		"failure until 2.2":      {`"executeResult":{"code":500,"msg":"disk full"}`, run.WaitingCallback},
-		"failure, long message":  {`"handleCode":502,"handleMsg":"` + strings.Repeat("ä", 50_000) + `"`, run.WaitingCallback},
-		"members of later times": {`"handleCode":200,"jobId":3,"logDateTime":1`, run.Succeeded},
+		"success":                   {`"logDateTim":1,"handleCode":200,"handleMsg":"42 rows"`, run.Succeeded},
+		"success, no message":       {`"handleCode":200,"handleMsg":null`, run.Succeeded},
+		"success until 2.2":         {`"executeResult":{"code":200,"msg":null}`, run.Succeeded},
+		"failure":                   {`"handleCode":500,"handleMsg":"disk full"`, run.WaitingCallback}, // a node records it
+		"failure until 2.2":         {`"executeResult":{"code":500,"msg":"disk full"}`, run.WaitingCallback},
+		"failure, long message":     {`"handleCode":502,"handleMsg":"` + strings.Repeat("ä", 50_000) + `"`, run.WaitingCallback},
+		"members of later versions": {`"handleCode":200,"jobId":3,"logDateTime":1`, run.Succeeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +66,7 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 			r, held, id := w.executorRun()
 			w.acceptAs(held, id)
 			body := fmt.Sprintf(`[{"logId":%d,%s}]`, id, tt.result)
-			for range 2 { // executors repeat callbacks of which they lost the response
+			for range 2 { // executors repeat callbacks without a response
 				if code, msg := w.executor(executorBase+"/callback", body, executorToken); code != 200 {
 					t.Errorf("callback: %d %s", code, msg)
 				}
@@ -87,7 +87,7 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 }
 
 // Executors send code 502 if a handler took longer than its time-out, in either version of the protocol.
-func TestCallbackTellsTimeOutsFromFailures(t *testing.T) {
+func TestCallbackDistinguishesTimeOutsFromFailures(t *testing.T) {
 	t.Parallel()
 	for result, want := range map[string]bool{
 		`"handleCode":502,"handleMsg":"job execute timeout"`:           true,
@@ -143,7 +143,7 @@ func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
 		if took < api.CallbackPatience {
 			t.Errorf("callback after %s: %s, want it to wait for %s", took, got, api.CallbackPatience)
 		}
-		// The machine is slow, and the callback was refused before that. The executor repeats it.
+		// If the machine is slow, the callback was refused before that. The executor repeats it.
 		if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, lateID), executorToken); code != 200 {
 			t.Errorf("callback once more: %d %s", code, msg)
 		}
@@ -163,7 +163,7 @@ func (w *world) read(run run.Run) run.Run {
 	return read
 }
 
-func TestCallbackThatNoRunWaitsForIsRepeated(t *testing.T) {
+func TestCallbackWithoutAWaitingRunIsRepeated(t *testing.T) {
 	t.Parallel()
 	w := newCallbackWorld(t)
 	if code, msg := w.executor(executorBase+"/callback", `[]`, executorToken); code != 200 {
@@ -171,7 +171,7 @@ func TestCallbackThatNoRunWaitsForIsRepeated(t *testing.T) {
 	}
 	r, held, id := w.executorRun()
 	w.acceptAs(held, id)
-	// The executors of another group of the app, which have the same token, end no run of this one.
+	// The executors of another group of the app with the same token end no run of this group.
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/others", validXXLGroup)
 	body := fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id)
 	if code, msg := w.executor("/xxl-job/crm/others/api/callback", body, executorToken); code != 500 ||

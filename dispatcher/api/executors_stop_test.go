@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// servedExecutor is an executor that agrees to everything, and the requests that it got.
+// servedExecutor is an executor that accepts everything, and its requests.
 type servedExecutor struct {
 	url string
 
@@ -95,7 +95,7 @@ func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
 	}
 }
 
-// untilCallback is what follows the acceptance of an attempt.
+// untilCallback is the next attempt after an acceptance.
 func untilCallback(id int64) *dispatcher.NextAttempt {
 	return &dispatcher.NextAttempt{
 		At: time.Now().Add(time.Hour), Callback: &run.Callback{ID: id, Group: "billing", Within: time.Hour},
@@ -115,7 +115,7 @@ func TestCancelOfABroadcastStopsTheExecutorsOfItsShards(t *testing.T) {
 		t.Fatalf("spread: %v, %v", spread, err)
 	}
 	for _, shard := range w.adoptRuns(3) {
-		if shard.Shard == 2 { // its executor has responded that it failed
+		if shard.Shard == 2 { // its executor has reported a failure
 			w.recordOutcome(shard, run.Outcome{State: run.Failed, Response: &run.Response{Endpoint: "e1"}}, nil)
 			continue
 		}

@@ -28,7 +28,7 @@ const (
 	jobOfExecutors = `{"target":{"group":{"name":"billing","xxl_job":{"handler":"demoJobHandler"}}}}`
 )
 
-// newExecutorWorld is a world whose node has the token of a group of executors.
+// newExecutorWorld is a world with a node that has the token of a group of executors.
 func newExecutorWorld(t *testing.T, limits gate.Limits) *world {
 	t.Helper()
 	w := newWorld(t, api.Options{Executors: newExecutors(t), Limits: limits})
@@ -52,7 +52,7 @@ func newExecutors(t *testing.T, names ...netip.AddrPort) *invoke.Invoker {
 	return i
 }
 
-// executor makes a request as an executor does, and returns code and message.
+// executor makes a request like an executor, and returns code and message.
 func (w *world) executor(path, body string, headers ...string) (code int, msg string) {
 	w.t.Helper()
 	admin := w.token
@@ -90,7 +90,7 @@ func TestExecutorsNeedAClientCertificateToo(t *testing.T) {
 	}
 }
 
-func TestAccessTokenThatCannotBeReadAnswersAsAWrongOne(t *testing.T) {
+func TestUnreadableAccessTokenRespondsLikeAWrongOne(t *testing.T) {
 	t.Parallel()
 	w := newExecutorWorld(t, gate.Limits{BadTokens: 30})
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/unread", strings.Replace(validXXLGroup, "crm/token", "crm/missing", 1))
@@ -129,7 +129,7 @@ func TestExecutorsRegisterAndLeave(t *testing.T) {
 	if got := ids(); strings.Join(got, ", ") != "10-0-3-17-9999 http://10.0.3.17:9999/, 10-0-3-18-9999 http://10.0.3.18:9999/" {
 		t.Errorf("executors = %v", got)
 	}
-	for range 2 { // it may leave again
+	for range 2 { // it may deregister again
 		if code, msg := w.executor(executorBase+"/registryRemove", registryOf("http://10.0.3.17:9999/"), executorToken); code != 200 {
 			t.Errorf("leave: %d %s", code, msg)
 		}

@@ -10,7 +10,7 @@ import (
 // CallbackPatience is how long a callback of an executor waits.
 const CallbackPatience = callbackPatience
 
-// Routes lists all routes that the API serves. Body says of each that it takes one.
+// Routes lists all routes that the API serves. Their Body is set if they take one.
 func Routes() []gate.Route {
 	var all []gate.Route
 	for _, rt := range routes() {
@@ -20,5 +20,5 @@ func Routes() []gate.Route {
 	return all
 }
 
-// WriteRefusals writes the refusals that wait, however long it takes: a node that ends has half a second for them.
+// WriteRefusals writes the waiting refusals without a limit of time: a node that ends has half a second for them.
 func (a *API) WriteRefusals(ctx context.Context) { a.gate.WriteRefusals(ctx) }

@@ -10,7 +10,7 @@ import (
 )
 
 // A count that is a little too old is shown at once; one that is much too old, only if the next one takes long.
-func TestUpcomingFiresAreWaitedForOnlyIfOld(t *testing.T) {
+func TestRequestsWaitForUpcomingFiresOnlyIfOld(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string

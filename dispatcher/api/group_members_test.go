@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// newNamedWorld is newWorld of a node that asks a name server, with a group whose endpoints are declared, registered and from
-// DNS.
+// newNamedWorld is newWorld of a node that uses a name server, with a group whose endpoints are declared, registered
+// and from DNS.
 func newNamedWorld(t *testing.T) (*world, *dnstest.Server) {
 	t.Helper()
 	server := dnstest.Start(t)
@@ -72,7 +72,7 @@ func TestEndpointsFromDNSAreListedWithTheOthers(t *testing.T) {
 	}
 }
 
-func TestStatusOfAGroupTellsOfNamesAndEndpoints(t *testing.T) {
+func TestStatusOfAGroupHasNamesAndEndpoints(t *testing.T) {
 	t.Parallel()
 	w, _ := newNamedWorld(t)
 	w.must(http.StatusOK, "POST", oneEndpoint+"/drain", "")

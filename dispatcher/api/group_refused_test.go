@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// newInternalWorld is a world whose name server knows internal addresses, of which the app may call 10.1.0.0/16.
+// newInternalWorld is a world with a name server that knows internal addresses. The app may call 10.1.0.0/16.
 func newInternalWorld(t *testing.T) (w *world, bound string) {
 	t.Helper()
 	server := dnstest.Start(t)
@@ -42,8 +42,8 @@ func newInternalWorld(t *testing.T) (w *world, bound string) {
 	return w, w.newToken("tenant", writes, "crm")
 }
 
-// A tenant that could list what internal names stand for would map the network by DNS.
-func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
+// A tenant that could list the addresses of internal names would map the network by DNS.
+func TestOnlyOperatorsSeeRefusedMembers(t *testing.T) {
 	t.Parallel()
 	w, bound := newInternalWorld(t)
 	hidden := []string{"10-9-9-", "10.9.9.", "127-0-0-1", "127.0.0.1", "directory", "gone", "fd00"}
@@ -67,7 +67,7 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 			t.Errorf("the status has no %q: %s", want, status)
 		}
 	}
-	// What an operator sees stays whole.
+	// Operators still see everything.
 	all := into[struct{ Items []target.Endpoint }](w.must(http.StatusOK, "GET", oneGroup+"/endpoints", "")).Items
 	refused := 0
 	for _, e := range all {
@@ -84,8 +84,8 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 	}
 }
 
-// Guesses tell nothing: an endpoint that is refused is as one that is not there.
-func TestDrainDoesNotTellWhatANameLeadsTo(t *testing.T) {
+// Guesses reveal nothing: a refused endpoint gets the same response as one that does not exist.
+func TestDrainDoesNotRevealTheAddressesOfAName(t *testing.T) {
 	t.Parallel()
 	w, bound := newInternalWorld(t)
 	tenant := "Authorization: Bearer " + bound
@@ -96,8 +96,8 @@ func TestDrainDoesNotTellWhatANameLeadsTo(t *testing.T) {
 	w.do("POST", oneGroup+"/endpoints/10-9-9-9-24100/drain", "").refused(http.StatusConflict, " state_conflict")
 }
 
-// The addresses of an attempt are for operators, whatever the request that returns the run.
-func TestAddressesOfAnAttemptAreForOperators(t *testing.T) {
+// Only operators see the addresses of an attempt, whichever request returns the run.
+func TestOnlyOperatorsSeeTheAddressesOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()

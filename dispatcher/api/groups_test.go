@@ -242,12 +242,12 @@ func TestScopeRegisterAllowsNothingElse(t *testing.T) {
 	}
 }
 
-// A registrant with ids without end fills a group, and nothing more.
+// A registrant with any number of ids fills a group, and nothing more.
 func TestEndpointsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	// None goes in the course of a slow test.
+	// No endpoint expires during a slow test.
 	w.must(http.StatusCreated, "PUT", oneGroup, strings.Replace(validGroup, `"ports":[8080]`, `"ports":[8080],"expire_after":"24h"`, 1))
 	taken := 0
 	for i := range 2 * target.MaxEndpoints {

@@ -19,7 +19,7 @@ func evilImport(lists string) string {
 	return `{"format":1,"installation":"w","app":{"name":"evil"},` + lists + `}`
 }
 
-// The quotas of an app hold before anything of its import is decoded: a list of a million empty objects would take hundreds of
+// The quotas of an app apply before its import is decoded: a list of a million empty objects would take hundreds of
 // times its size.
 func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	w := newWorld(t, api.Options{})
@@ -49,7 +49,7 @@ func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest
 	}
 }
 
-// The quotas of an import are those of an app of its name that was deleted, and those that it brings, if an operator imports it.
+// The quotas of an import are those of a deleted app of its name, and its own if an operator imports it.
 func TestImportsKeepTheQuotasOfTheirApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// inProcess makes a request as a token, on behalf of a browser at 192.0.2.7.
+// inProcess makes a request under a token, on behalf of a browser at 192.0.2.7.
 func (w *world) inProcess(token access.APIToken, method, path, body string) (status int, text string) {
 	w.t.Helper()
 	from := httptest.NewRequest(http.MethodGet, "/console/", nil)
@@ -44,7 +44,7 @@ func (w *world) inProcess(token access.APIToken, method, path, body string) (sta
 	return response.StatusCode, string(raw)
 }
 
-func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
+func TestRequestInProcessIsCheckedLikeABearer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	past := time.Now().Add(-time.Minute)
@@ -57,7 +57,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 		"its own token":        {bound, "GET", "/v1/token", "", 200},
 		"an app of its own":    {bound, "PUT", "/v1/apps/crm", `{}`, 201},
 		"an app of others":     {bound, "GET", "/v1/apps/shop", "", 403},
-		"what is of the fleet": {bound, "GET", "/v1/nodes", "", 403},
+		"a route of the fleet": {bound, "GET", "/v1/nodes", "", 403},
 		"without the scope": {access.APIToken{ID: "2", Name: "ben", TokenSpec: access.TokenSpec{Scopes: reads}},
 			"PUT", "/v1/apps/shop", `{}`, 403},
 		"an expired token": {access.APIToken{ID: "3", Name: "cid",
@@ -78,7 +78,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 	}
 }
 
-func TestNothingOnTheNetworkChoosesItsToken(t *testing.T) {
+func TestCallersOnTheNetworkCannotChooseTheirToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	token := access.APIToken{ID: "1", Name: "ann", TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}
@@ -96,7 +96,7 @@ func TestNothingOnTheNetworkChoosesItsToken(t *testing.T) {
 	if got.Code != http.StatusUnauthorized {
 		t.Errorf("status %d: %s", got.Code, got.Body)
 	}
-	// The token of the context wins over that of a header, and a transport without one takes the header's.
+	// The token of the context overrides that of a header, and a transport without one takes the header's.
 	from := httptest.NewRequest(http.MethodGet, "/console/", nil)
 	sent := httptest.NewRequest(http.MethodGet, "/v1/token", nil)
 	sent.Header.Set("Authorization", "Bearer "+w.token)

@@ -16,7 +16,7 @@ import (
 // pausedOf matches the one metric that each job has, with the names of app and job.
 var pausedOf = regexp.MustCompile(`(?m)^carillon_job_paused\{app="([^"]+)",job="([^"]+)"\} 0$`)
 
-// showsJobs checks how many jobs of each app a response shows, and how many it says that it leaves out.
+// showsJobs checks how many jobs of each app a response shows, and how many it leaves out.
 func (r reply) showsJobs(want map[string]int, unlisted int) {
 	r.t.Helper()
 	got, text := map[string]int{}, r.Body.String()
@@ -61,7 +61,7 @@ func TestMetricsOfJobsShowATokenItsApps(t *testing.T) {
 	bound := "Authorization: Bearer " + w.newToken("bound", scrape, "crm")
 	w.must(http.StatusOK, "GET", "/metrics/jobs", "", bound).showsJobs(map[string]int{"crm": 1}, 0)
 	w.must(http.StatusOK, "GET", "/metrics/jobs?app=crm", "", bound).showsJobs(map[string]int{"crm": 1}, 0)
-	for _, app := range []string{"shop", "none"} { // it does not learn which one there is
+	for _, app := range []string{"shop", "none"} { // it does not learn which one exists
 		w.do("GET", "/metrics/jobs?app="+app, "", bound).refused(http.StatusForbidden, " forbidden")
 	}
 	two := "Authorization: Bearer " + w.newToken("two", scrape, "shop", "crm")

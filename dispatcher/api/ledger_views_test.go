@@ -45,10 +45,10 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	w.do("GET", "/v1/statistics?app=nosuch", "").refused(404, " not_found")
 }
 
-// canary is in every secret of the following targets.
+// canary is part of every secret of the following targets.
 const canary = "canary-in-the-coal-mine"
 
-func TestRequestOfRunShowsWhatIsSentButNoSecret(t *testing.T) {
+func TestRequestOfRunIsShownWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	invoker := invoke.New(invoke.Options{CallbackURL: "https://carillon.example.com"})
 	defer invoker.Close()

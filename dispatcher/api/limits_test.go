@@ -26,7 +26,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// limitedTo checks that a request was refused for now, and says for how long.
+// limitedTo checks that a request was refused temporarily, with the time to wait.
 func (r reply) limitedTo(words string) {
 	r.t.Helper()
 	r.refused(http.StatusTooManyRequests, " rate_limited")
@@ -36,7 +36,7 @@ func (r reply) limitedTo(words string) {
 	}
 }
 
-// Rates are tested in bubbles, whose clock stands still between requests: a slow machine must not give a request back.
+// Rates are tested in bubbles, whose clock stands still between requests: a slow machine earns no further requests.
 
 // T12: any address could make any number of requests.
 func TestAddressMayMakeSomeRequestsAMinute(t *testing.T) {
@@ -122,7 +122,7 @@ func badTokensAreSlowedDown(t *testing.T) {
 		bad, _ := access.NewToken()
 		w.do("GET", oneApp, "", "Authorization: Bearer "+bad).limitedTo("10 requests without a valid token")
 	}
-	w.do("GET", oneApp, "", "Authorization:").refused(http.StatusUnauthorized, " unauthorized") // which costs nothing
+	w.do("GET", oneApp, "", "Authorization:").refused(http.StatusUnauthorized, " unauthorized") // this costs nothing
 	w.must(http.StatusOK, "GET", oneApp, "")                                                    // it was valid before
 	w.do("GET", oneApp, "", unused).limitedTo("without a valid token")
 	if n := strings.Count(w.logs.String(), "request without a valid token"); n != 11 { // one without any
@@ -193,7 +193,7 @@ func TestLargeRequestsWaitForMemory(t *testing.T) {
 	w.must(http.StatusOK, "GET", oneApp+"/runs", "")
 }
 
-// slowJobs lists jobs when it is told to.
+// slowJobs waits for the test before it lists jobs.
 type slowJobs struct {
 	*store.Store
 	begun, end chan struct{}
@@ -205,7 +205,7 @@ func (s *slowJobs) Jobs(ctx context.Context, app string, page input.Page) ([]dis
 	return s.Store.Jobs(ctx, app, page)
 }
 
-// A caller without a token must not keep a connection for as long as a body may take.
+// A caller without a token must not hold a connection for as long as a body may take.
 func TestBodyWithoutATokenIsNotAwaited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -28,8 +28,8 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.json")
 
-// TestOpenAPIIsMadeOfTheCode compares the description of the API with what routes, types and their comments say. With -update
-// it writes it. What no code says, such as the texts of query parameters, stands in testdata/openapi_parts.json.
+// TestOpenAPIIsMadeOfTheCode compares the description of the API with the routes, types and comments. With -update it
+// writes it. Texts that no code has, such as those of query parameters, are in testdata/openapi_parts.json.
 func TestOpenAPIIsMadeOfTheCode(t *testing.T) {
 	t.Parallel()
 	built := newBuilder(t).document()
@@ -45,14 +45,14 @@ func TestOpenAPIIsMadeOfTheCode(t *testing.T) {
 	}
 }
 
-// openAPIParts is what no code says.
+// openAPIParts are the texts that no code has.
 type openAPIParts struct {
 	Info, Tags, SecuritySchemes, Headers, Responses any
 
 	Parameters map[string]any            // by name, or by operation and name; those of several operations have a component
 	Scalars    map[string]map[string]any // texts of a form
 	Properties map[string]map[string]any // examples and forms, by schema and property
-	Schemas    map[string]map[string]any // what holds for a whole object
+	Schemas    map[string]map[string]any // rules for a whole object
 	OrEmpty    []string                  // enumerations whose empty text means the default
 }
 
@@ -62,8 +62,8 @@ type builder struct {
 	parts   openAPIParts
 	sources sources
 	schemas map[string]any
-	bodies  map[reflect.Type]bool // what requests may hold
-	revised map[reflect.Type]bool // what has a revision, as its ETag
+	bodies  map[reflect.Type]bool // types in bodies of requests
+	revised map[reflect.Type]bool // types with a revision, as their ETag
 	used    map[string]bool       // parts
 }
 
@@ -96,7 +96,7 @@ func newBuilder(t *testing.T) *builder {
 	return b
 }
 
-// mark notes what a request may hold.
+// mark notes a type in the body of a request.
 func (b *builder) mark(typ reflect.Type) {
 	if typ == nil || b.bodies[typ] {
 		return
@@ -170,7 +170,7 @@ func (b *builder) pathParameters(path string) (all []any) {
 	return all
 }
 
-// parameter is that of an operation, if it has one of its own, or the one that several share.
+// parameter is the parameter of an operation, if it has one of its own, or the shared one.
 func (b *builder) parameter(operation, name string) any {
 	if own, ok := b.parts.Parameters[operation+" "+name]; ok {
 		b.used[operation+" "+name] = true
@@ -186,7 +186,7 @@ func (b *builder) parameter(operation, name string) any {
 	return ref("parameters", componentOf(name))
 }
 
-// componentOf is the name of a parameter's component: that of a query may be that of a path.
+// componentOf is the name of a parameter's component: a query and a path may have parameters of the same name.
 func componentOf(name string) string {
 	if query, ok := strings.CutPrefix(name, "?"); ok {
 		return "by" + upper(query)
@@ -361,7 +361,7 @@ func compact(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// layOut writes a line for each operation, component, property and parameter, so that a change of one is a change of a line.
+// layOut writes a line for each operation, component, property and parameter, so that a change of one changes one line.
 func layOut(v any, indent string) string {
 	var o object
 	switch v := v.(type) {

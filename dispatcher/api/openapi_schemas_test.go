@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 )
 
-// schema returns the schema of a type, or where it stands.
+// schema returns the schema of a type, or a reference to it.
 func (b *builder) schema(typ reflect.Type) object {
 	switch typ.Kind() {
 	case reflect.Pointer:
@@ -51,7 +51,7 @@ func (b *builder) schema(typ reflect.Type) object {
 			return b.object(typ, "")
 		}
 		if _, known := b.schemas[name]; !known {
-			b.schemas[name] = nil // of a type that holds itself
+			b.schemas[name] = nil // for a type that contains itself
 			b.schemas[name] = b.object(typ, name)
 		}
 		return ref("schemas", name)
@@ -156,7 +156,7 @@ func (b *builder) object(typ reflect.Type, name string) object {
 	return s
 }
 
-// extra yields what the parts add, in order.
+// extra yields the additions of the parts, in order.
 func (b *builder) extra(of map[string]map[string]any, key string) func(func(string, any) bool) {
 	b.used[key] = true
 	return func(yield func(string, any) bool) {

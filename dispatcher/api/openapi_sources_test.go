@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// sources are what the packages say in comments and constants, by path.
+// sources are the comments and constants of the packages, by path.
 type sources map[string]*source
 
 type source struct {
@@ -36,7 +36,7 @@ type enumValue struct{ value, comment string }
 
 const module = "github.com/carillon-dev/carillon/"
 
-// domain are the packages whose constants comments may name without their package, as it is of their own or of a neighbour.
+// domain are the packages whose constants comments may name without the package: their own or a neighbour.
 var domain = []string{module + "dispatcher", module + "dispatcher/run", module + "dispatcher/target", module + "dispatcher/input",
 	module + "dispatcher/schedule", module + "dispatcher/repeat", module + "dispatcher/access", module + "dispatcher/alert"}
 
@@ -146,7 +146,7 @@ func (all sources) enum(t *testing.T, typ reflect.Type) []enumValue {
 	return values
 }
 
-// field returns the text of a field, for people who know its JSON only.
+// field returns the text of a field, for people who know only its JSON.
 func (all sources) field(t *testing.T, typ reflect.Type, f reflect.StructField) string {
 	t.Helper()
 	holder := typ
@@ -161,15 +161,15 @@ func (all sources) field(t *testing.T, typ reflect.Type, f reflect.StructField) 
 	return all.say(t, holder, text)
 }
 
-// seeAlso is where a comment sends readers of Go, who have more than the JSON.
+// seeAlso is a reference in a comment to Go code, which readers of the JSON do not have.
 var seeAlso = regexp.MustCompile(`[;,] see [A-Z]\w*(\.[A-Z]\w*)*| ?\bSee [A-Z]\w*(\.[A-Z]\w*)*\.`)
 
-// bound are the names of bounds, which readers of JSON get as numbers.
+// bound matches the names of bounds, which readers of JSON get as numbers.
 var bound = regexp.MustCompile(`^(Max|Min)[A-Z]`)
 
 var identifier = regexp.MustCompile(`\b[A-Za-z_][A-Za-z0-9_]*(\.[A-Z][A-Za-z0-9_]*)?\b`)
 
-// say puts JSON names in place of the fields of a struct, and values in place of constants.
+// say replaces fields of a struct by their JSON names, and constants by their values.
 func (all sources) say(t *testing.T, typ reflect.Type, text string) string {
 	t.Helper()
 	return identifier.ReplaceAllStringFunc(seeAlso.ReplaceAllString(text, ""), func(word string) string {
@@ -206,7 +206,7 @@ func (all sources) say(t *testing.T, typ reflect.Type, text string) string {
 	})
 }
 
-// value is that of a constant, in the words of JSON; empty: it is not known.
+// value is the value of a constant, as in JSON; empty: unknown.
 func (s *source) value(expr ast.Expr) string {
 	if span, ok := s.duration(expr); ok {
 		return strings.TrimSuffix(strings.TrimSuffix(span.String(), "0s"), "0m")
@@ -267,13 +267,13 @@ func (s *source) eval(expr ast.Expr) constant.Value {
 	return constant.MakeUnknown()
 }
 
-// paragraph is the first one of a comment, on one line.
+// paragraph is the first paragraph of a comment, on one line.
 func paragraph(comment *ast.CommentGroup) string {
 	text, _, _ := strings.Cut(comment.Text(), "\n\n")
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// rules are what the tag "schema" says of a field beyond its type.
+// rules are the contents of the tag "schema" of a field, beyond its type.
 type rules struct {
 	ref              string // the form of a text, or of each text of a list or map
 	key              string // the form of the keys of a map
@@ -331,7 +331,7 @@ func defaultsOf(typ reflect.Type) reflect.Value {
 	return v.Elem()
 }
 
-// defaultOf is the default of a field, if there is one to tell.
+// defaultOf is the default of a field, if it has one.
 func (r rules) defaultOf(typ reflect.Type, value reflect.Value) (any, bool) {
 	for typ.Kind() == reflect.Pointer {
 		if value.IsNil() {

@@ -63,7 +63,7 @@ func TestWrongPausesOfAppsAreRefused(t *testing.T) {
 	w.do("GET", "/v1/apps/nosuch/pauses", "").refused(404, " not_found")
 }
 
-// More jobs than one transaction holds are held when the response comes.
+// Even if the jobs do not fit into one transaction, all are paused with the response.
 func TestPauseOfManyJobsIsDoneWithTheResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -16,7 +16,7 @@ import (
 // stream is a request with a slow body among others in one connection.
 type stream struct {
 	asked  chan struct{} // closed once the node asks for the body
-	answer chan answered // what came in the end; one without a response if the connection failed
+	answer chan answered // the final response; one without a status if the connection failed
 }
 
 // stream sends the header, and then a byte of the body now and then once the node asks for it.
@@ -55,7 +55,7 @@ func (s sender) stream(t *testing.T, client *http.Client, node string) stream {
 	return one
 }
 
-// Over HTTP/2, bodies count one by one, however many come in one connection, and each that trickles is cut for itself.
+// Over HTTP/2, bodies count one by one, however many use one connection, and each slow one is cut separately.
 func TestSlowBodiesInOneConnectionCountEach(t *testing.T) {
 	t.Parallel()
 	const preview = "/v1/schedules/preview"
@@ -89,7 +89,7 @@ func TestSlowBodiesInOneConnectionCountEach(t *testing.T) {
 			begin := func(token string) stream {
 				return sender{token: secrets[token], path: preview}.stream(t, client, server.URL)
 			}
-			// want waits until the node asks for the body of a stream, or answers it.
+			// want waits until the node asks for the body of a stream, or responds.
 			want := func(token string, one stream) *answered {
 				select {
 				case <-one.asked:

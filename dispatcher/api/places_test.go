@@ -25,7 +25,7 @@ type sender struct {
 	framing              string // default: a body of 1000 bytes
 }
 
-// answered is a response that came before the body.
+// answered is a response before the body.
 type answered struct {
 	*http.Response
 	text string
@@ -64,7 +64,7 @@ func (s sender) begin(t *testing.T, node string) *answered {
 	return &answered{response, string(text)}
 }
 
-// Bodies are bounded in number before anything of them is read.
+// The number of bodies is bounded before any of them is read.
 func TestSlowBodiesTakePlacesOfTheirCallerOnly(t *testing.T) {
 	t.Parallel()
 	const preview, a, b = "/v1/schedules/preview", "192.0.2.1", "192.0.2.2"
@@ -149,7 +149,7 @@ func (w *world) listen() (address string) {
 	return inner.Addr().String()
 }
 
-// Memory was taken for all of a body that was announced, so one slow import kept everybody's large requests waiting.
+// Memory was taken for the whole announced body, so one slow import made all large requests wait.
 func TestBodiesTakeMemoryAsTheyCome(t *testing.T) {
 	t.Parallel()
 	const preview, address = "/v1/schedules/preview", "192.0.2.1"
@@ -181,7 +181,7 @@ func TestBodiesTakeMemoryAsTheyCome(t *testing.T) {
 	}
 }
 
-// A body that does not come is not awaited for as long as a request may take.
+// A body that does not arrive is not awaited for as long as a request may take.
 func TestSlowBodyIsRefusedAsTooLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

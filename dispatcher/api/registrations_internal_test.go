@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A fleet that comes and goes takes one line of the log in a minute.
-func TestRegistrationsTakeOneLineInATurn(t *testing.T) {
+// A flapping fleet takes one line of the log in a minute.
+func TestRegistrationsTakeOneLogLinePerTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer

@@ -134,7 +134,7 @@ func TestExplainAndVerify(t *testing.T) {
 	w.do("GET", "/v1/apps/nosuch/verify", "").refused(404, " not_found")
 }
 
-// No node claims runs of a disabled app, so one that is asked for would wait without a word.
+// No node claims runs of a disabled app, so a requested run would wait silently.
 func TestRunOfDisabledAppIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

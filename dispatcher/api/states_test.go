@@ -33,7 +33,7 @@ func TestCarriedStateHasARevisionOfItsOwn(t *testing.T) {
 	w.do("PUT", at, `{"state":2}`, "If-Match:").refused(428, " precondition_required")
 	w.do("PUT", at, `{"state":2}`, `If-Match: "7"`).refused(412, " precondition_failed")
 	w.do("PUT", at, `{"state":2}`, "If-None-Match: *").refused(412, " name_taken")
-	w.must(http.StatusOK, "PUT", at, set.Body.String(), `If-Match: "1"`) // what was read can be written
+	w.must(http.StatusOK, "PUT", at, set.Body.String(), `If-Match: "1"`) // the result of a read can be written
 	w.must(http.StatusNoContent, "DELETE", at, "", "If-Match: *")
 	w.must(http.StatusOK, "PUT", at, `{"state":3}`, "If-None-Match: *")
 	w.do("PUT", at, `{}`, "If-Match: *").refused(422, "/state required")

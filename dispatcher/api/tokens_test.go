@@ -90,8 +90,8 @@ func TestTokensAreChecked(t *testing.T) {
 	w.do("GET", "/v1/tokens/NO", "").refused(http.StatusNotFound, " not_found")
 }
 
-// The credentials that a caller may come with, and what they get.
-func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
+// The credentials of a caller, and the responses.
+func TestEachStateOfATokenPermitsOnlyItsRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -148,7 +148,7 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	}
 }
 
-func TestTokenGivesNoScopeThatItsMakerLacks(t *testing.T) {
+func TestTokenCannotGiveAScopeThatItsMakerLacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read","write"]}`)
@@ -191,7 +191,7 @@ func TestTokenRoutesNeedAnUnboundAdmin(t *testing.T) {
 	}
 }
 
-// Nothing of what follows waits for the database.
+// None of the following waits for the database.
 func TestOutageEndsWithTheTokensExpiry(t *testing.T) {
 	t.Parallel()
 	// A slow machine may need longer than the life of the token to use it twice; then a token lives twice as long.
@@ -202,7 +202,7 @@ func TestOutageEndsWithTheTokensExpiry(t *testing.T) {
 	}
 }
 
-// outageEndsWithTheExpiry uses a token that lives so long, and reports whether it did so before that expired.
+// outageEndsWithTheExpiry uses a token with a life, and reports whether it did so before the token expired.
 func outageEndsWithTheExpiry(t *testing.T, life time.Duration) (used bool) {
 	t.Helper()
 	w := newWorld(t, api.Options{})
@@ -310,13 +310,13 @@ func TestClientCertificateIsNeededInAdditionToAToken(t *testing.T) {
 	}
 }
 
-func TestReadinessSaysWhatNeedsAnOperator(t *testing.T) {
+func TestReadinessListsWarningsForOperators(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{Warnings: func() []string { return []string{"the certificate expires"} }})
 	w.must(http.StatusOK, "GET", "/readyz", "").says(`"warnings":["the certificate expires"]`)
 }
 
-func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
+func TestUseOfTokensIsRecordedInTheBackground(t *testing.T) {
 	t.Parallel()
 	w, began := newWorld(t, api.Options{}), time.Now().Truncate(time.Millisecond)
 	used := func() *time.Time {
@@ -327,15 +327,15 @@ func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	w.api.(*api.API).Run(ended) // it records what is left when it ends
+	w.api.(*api.API).Run(ended) // it records the rest when it ends
 	now := time.Now()
 	if at := used(); at == nil || at.Before(began) || at.After(now) {
 		t.Errorf("the last use is %v, want one between %s and %s", at, began, now)
 	}
 }
 
-// Operators decide who moves apps, so they give export and import without having them. All other scopes are given by those
-// who have them, and a token with write, which is for the owner of an app, neither exports nor imports it.
+// Operators decide about moves of apps, so they give export and import without having them. All other scopes are given
+// by their holders. A token with write, for the owner of an app, neither exports nor imports it.
 func TestOperatorsGiveExportAndImport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule/zonestest"
 )
 
-// zonesBody returns a body with the data that the program was built with.
+// zonesBody returns a body with the data of the program itself.
 func zonesBody() string {
 	return `{"archive":"` + base64.StdEncoding.EncodeToString(schedule.BuiltInArchive()) + `"}`
 }
@@ -47,7 +47,7 @@ func TestZonesOfAllNodesAreSetAndReset(t *testing.T) {
 	}
 }
 
-// Data that lack a zone would put triggers into error on all nodes at once.
+// Data without a zone that triggers use would put them into error on all nodes at once.
 func TestZonesThatCannotBeUsedAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Type is what is asked for.
+// Type is the type of the requested records.
 type Type string
 
 // The types.
@@ -29,26 +29,26 @@ const (
 
 var types = map[Type]dnsmessage.Type{A: dnsmessage.TypeA, AAAA: dnsmessage.TypeAAAA, SRV: dnsmessage.TypeSRV}
 
-// Record is one of what a name stands for.
+// Record is one of the records of a name.
 type Record struct {
-	// Host is an address or, of a service, the name of its target, in lower case and without the dot that ends it.
+	// Host is an address or, for a service, the name of its target, in lower case and without the final dot.
 	Host string
-	// Port, Priority and Weight are those of a service. A lower priority is to be preferred.
+	// Port, Priority and Weight are those of a service. A lower priority is preferred.
 	Port, Priority, Weight uint16
 }
 
-// Answer is what a server said.
+// Answer is the answer of a server.
 type Answer struct {
 	Records []Record
-	// TTL is for how long it holds.
+	// TTL is how long it is valid.
 	TTL time.Duration
 }
 
-// NegativeError tells that a server said that a name has no such records.
+// NegativeError means that a server reported that a name has no such records.
 type NegativeError struct {
 	Name string
 	Type Type
-	// Missing tells that there is no such name; otherwise, it has other records.
+	// Missing means that the name does not exist; otherwise, it has other records.
 	Missing bool
 }
 
@@ -59,25 +59,25 @@ func (e *NegativeError) Error() string {
 	return fmt.Sprintf("name %s has no records of type %s", e.Name, e.Type)
 }
 
-// Bounds of a question.
+// Bounds of a query.
 const (
 	exchangeTimeout = 2 * time.Second // for one server
-	rounds          = 2               // how often each server is asked
+	rounds          = 2               // how often each server is queried
 	packetSize      = 1232            // of UDP, which passes every network without fragments
 	mostRecords     = 2000            // of an answer
 	mostAliases     = 16              // from a name to its records
 )
 
-// Client asks name servers. It is safe for concurrent use, and keeps no connections.
+// Client queries name servers. It is safe for concurrent use, and keeps no connections.
 type Client struct {
 	servers []netip.AddrPort
 }
 
-// New returns a Client that asks some servers; none: those of /etc/resolv.conf.
+// New returns a Client that queries some servers; none: those of /etc/resolv.conf.
 func New(servers []netip.AddrPort) *Client { return &Client{servers: servers} }
 
-// Lookup asks for the records of a name. It asks one server after the other until one knows. The error is a *NegativeError
-// if a server said that there are none; any other means that none gave a usable answer.
+// Lookup looks up the records of a name. It queries one server after the other until one knows. The error is a
+// *NegativeError if a server reported that there are none; any other error means that no server gave a usable answer.
 func (c *Client) Lookup(ctx context.Context, name string, of Type) (Answer, error) {
 	full, err := dnsmessage.NewName(strings.TrimSuffix(name, ".") + ".")
 	if err != nil {
@@ -105,13 +105,13 @@ func (c *Client) Lookup(ctx context.Context, name string, of Type) (Answer, erro
 	return Answer{}, failure
 }
 
-// exchange asks one server, over UDP and, if its response does not fit, over TCP.
+// exchange queries one server, over UDP and, if its response does not fit, over TCP.
 func exchange(ctx context.Context, server netip.AddrPort, asked dnsmessage.Question, of Type) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
 	defer cancel()
 	reply, err := ask(ctx, "udp", server, asked, true)
 	if err == nil && (reply.RCode == dnsmessage.RCodeFormatError || reply.RCode == dnsmessage.RCodeNotImplemented) {
-		reply, err = ask(ctx, "udp", server, asked, false) // an old server that knows no EDNS
+		reply, err = ask(ctx, "udp", server, asked, false) // an old server without EDNS
 	}
 	if err == nil && reply.Truncated {
 		reply, err = ask(ctx, "tcp", server, asked, true)
@@ -125,7 +125,7 @@ func exchange(ctx context.Context, server netip.AddrPort, asked dnsmessage.Quest
 	return read(reply, asked, of)
 }
 
-// ask sends a question to a server and returns its response.
+// ask sends a query to a server and returns its response.
 func ask(
 	ctx context.Context, network string, server netip.AddrPort, asked dnsmessage.Question, extended bool,
 ) (*dnsmessage.Message, error) {
@@ -146,7 +146,7 @@ func ask(
 	return overUDP(conn, question, asked)
 }
 
-// pack returns a message that asks a question under a random id.
+// pack returns a query with a random id.
 func pack(asked dnsmessage.Question, extended bool) ([]byte, error) {
 	var id [2]byte
 	_, _ = rand.Read(id[:]) // never fails since Go 1.24
@@ -164,7 +164,7 @@ func pack(asked dnsmessage.Question, extended bool) ([]byte, error) {
 	return m.Pack()
 }
 
-// overUDP ignores packets that do not respond to the question: anyone can send some.
+// overUDP ignores packets that do not respond to the query: anyone can send some.
 func overUDP(conn net.Conn, question []byte, asked dnsmessage.Question) (*dnsmessage.Message, error) {
 	if _, err := conn.Write(question); err != nil {
 		return nil, err
@@ -200,13 +200,13 @@ func overTCP(conn net.Conn, question []byte, asked dnsmessage.Question) (*dnsmes
 	return nil, errors.New("the response is to another question")
 }
 
-// responseTo returns the message that a packet holds, if it responds to a question; otherwise nil.
+// responseTo returns the message in a packet, if it responds to a query; otherwise nil.
 func responseTo(question []byte, asked dnsmessage.Question, packet []byte) *dnsmessage.Message {
 	var m dnsmessage.Message
 	if len(packet) < 2 || packet[0] != question[0] || packet[1] != question[1] {
 		return nil
 	}
-	// Of a truncated message, the header is enough.
+	// For a truncated message, the header is enough.
 	var p dnsmessage.Parser
 	header, err := p.Start(packet)
 	if err != nil || !header.Response {
@@ -227,8 +227,8 @@ func responseTo(question []byte, asked dnsmessage.Question, packet []byte) *dnsm
 	return &m
 }
 
-// read returns the records that a response has for a question. Aliases are followed within the response, for a server
-// that is asked by stub resolvers follows them itself.
+// read returns the records in a response to a query. It follows aliases within the response, because a server for stub
+// resolvers resolves them itself.
 func read(reply *dnsmessage.Message, asked dnsmessage.Question, of Type) (Answer, error) {
 	name := strings.TrimSuffix(asked.Name.String(), ".")
 	switch reply.RCode {
@@ -262,7 +262,7 @@ func read(reply *dnsmessage.Message, asked dnsmessage.Question, of Type) (Answer
 	return answer, nil
 }
 
-// canonical follows the aliases of a name. It returns the name that they lead to, and the shortest TTL on the way.
+// canonical follows the aliases of a name. It returns the last name, and the shortest TTL on the way.
 func canonical(reply *dnsmessage.Message, name dnsmessage.Name) (owner string, ttl uint32, err error) {
 	aliases := map[string]*dnsmessage.Resource{}
 	for i := range reply.Answers {
@@ -285,8 +285,8 @@ func canonical(reply *dnsmessage.Message, name dnsmessage.Name) (owner string, t
 	return "", 0, errors.New("the aliases of the name lead nowhere")
 }
 
-// recordOf returns the record that the body of a resource stands for. A service whose target is the root is one that is
-// not there (RFC 2782).
+// recordOf returns the record in the body of a resource. A service with the root as its target does not exist (RFC
+// 2782).
 func recordOf(body dnsmessage.ResourceBody) (Record, bool) {
 	switch r := body.(type) {
 	case *dnsmessage.AResource:
@@ -300,7 +300,7 @@ func recordOf(body dnsmessage.ResourceBody) (Record, bool) {
 	return Record{}, false
 }
 
-// negative returns the answer that there are none, for the time that the zone says (RFC 2308).
+// negative returns the answer that there are none, with the TTL of the zone (RFC 2308).
 func negative(reply *dnsmessage.Message) (answer Answer) {
 	for i := range reply.Authorities {
 		if soa, ok := reply.Authorities[i].Body.(*dnsmessage.SOAResource); ok {
@@ -320,20 +320,20 @@ func seconds(ttl uint32) time.Duration {
 	return time.Duration(ttl) * time.Second
 }
 
-// key returns a name as names are compared.
+// key returns a name in the form in which names are compared.
 func key(name dnsmessage.Name) string { return strings.ToLower(strings.TrimSuffix(name.String(), ".")) }
 
-// configFile names the servers of the machine. It is read for each question: questions are rare, and containers change
-// it without notice.
+// configFile names the servers of the machine. It is read for each query: queries are rare, and containers change it
+// without notice.
 const configFile = "/etc/resolv.conf"
 
-// mostServers is how many servers of the file are asked, as by other resolvers.
+// mostServers is how many servers of the file are queried, as by other resolvers.
 const mostServers = 3
 
 // port is that of name servers.
 const port = 53
 
-// servers returns the servers that the file lists. Without any, it is the machine itself, as for other resolvers.
+// servers returns the servers in the file. Without any, it returns the machine itself, like other resolvers.
 func servers(file string) []netip.AddrPort {
 	local := []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)}
 	opened, err := os.Open(file)

@@ -85,7 +85,7 @@ func TestLookupReturnsRecordsAndTheirTTL(t *testing.T) {
 	}
 }
 
-func TestNegativeAnswersSayForHowLong(t *testing.T) {
+func TestNegativeAnswersHaveTheirTTL(t *testing.T) {
 	t.Parallel()
 	server := dnstest.Start(t)
 	server.A("four.test", 30, "10.20.0.1")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestServersAreThoseOfTheMachine(t *testing.T) {
+func TestServersAreReadFromResolvConf(t *testing.T) {
 	t.Parallel()
 	for what, tt := range map[string]struct {
 		file string

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
-// client sends spans as OTLP over HTTP. OpenTelemetry's own would bring gRPC with it, 2.5 MB that nothing here uses.
+// client sends spans as OTLP over HTTP. OpenTelemetry's own client would bring gRPC with it, 2.5 MB of unused code.
 type client struct {
 	*settings
 	http *http.Client
@@ -32,7 +32,7 @@ func newClient(s *settings) *client {
 	transport.TLSClientConfig = s.tls
 	transport.MaxConnsPerHost = 1
 	return &client{s, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // the headers are meant for the endpoint alone
+		return http.ErrUseLastResponse // the headers are only for the endpoint
 	}}}
 }
 
@@ -45,10 +45,10 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// statusError says that the collector did not take spans.
+// statusError means that the collector did not accept spans.
 type statusError int
 
-// Error names the status. What the collector says may repeat what it was sent, with its headers.
+// Error contains the status. The collector's text may repeat the request with its headers.
 func (e statusError) Error() string {
 	return fmt.Sprintf("the collector responded with status %d", int(e))
 }
@@ -77,7 +77,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 		})
 }
 
-// send makes one request. Its error does not have the URL, in which there may be a secret.
+// send makes one request. Its error does not contain the URL, which may include a secret.
 func (c *client) send(ctx context.Context, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *client) send(ctx context.Context, body []byte) error {
 	}
 	defer response.Body.Close()
 	const most = 64 << 10
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, most)) // so that the connection is kept
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, most)) // keeps the connection
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return statusError(response.StatusCode)
 	}
@@ -111,13 +111,13 @@ func (c *client) send(ctx context.Context, body []byte) error {
 const (
 	resultExported = "exported"
 	resultDropped  = "dropped" // the queue was full
-	resultFailed   = "failed"  // the collector did not take them in time
+	resultFailed   = "failed"  // the collector did not accept them in time
 )
 
-// closing is how long what is left is sent at the end.
+// closing bounds how long the remaining spans are sent at the end.
 const closing = time.Second
 
-// queue holds spans until they are sent. The SDK's own does not tell how many it drops.
+// queue holds spans until they are sent. The SDK's own queue does not report how many it drops.
 type queue struct {
 	exporter sdk.SpanExporter
 	waiting  chan sdk.ReadOnlySpan
@@ -126,10 +126,10 @@ type queue struct {
 	batch          int
 	delay, timeout time.Duration
 	log            *slog.Logger
-	failing        bool // of run alone
+	failing        bool // used only by run
 }
 
-// OnStart does nothing: a span is of interest once it ends.
+// OnStart does nothing: only ended spans are exported.
 func (*queue) OnStart(context.Context, sdk.ReadWriteSpan) {}
 
 // OnEnd takes a span, or drops it if there is no room. It never waits.
@@ -144,13 +144,13 @@ func (q *queue) OnEnd(span sdk.ReadOnlySpan) {
 	}
 }
 
-// Shutdown and ForceFlush do nothing: run sends what is left when its context ends.
+// Shutdown and ForceFlush do nothing: run sends the remaining spans when its context ends.
 func (*queue) Shutdown(context.Context) error { return nil }
 
 // ForceFlush does nothing; see Shutdown.
 func (*queue) ForceFlush(context.Context) error { return nil }
 
-// run sends spans in batches until ctx ends, and then what is left, for closing at most.
+// run sends spans in batches until ctx ends, and then the remaining ones, for closing at most.
 func (q *queue) run(ctx context.Context) {
 	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -165,7 +165,7 @@ func (q *queue) run(ctx context.Context) {
 	_ = q.exporter.Shutdown(sending) // it has nothing left to lose
 }
 
-// collect waits for a span, and delay for others; once ctx has ended, it takes what is there.
+// collect waits for a span, and delay for others; once ctx has ended, it takes the waiting ones.
 func (q *queue) collect(ctx context.Context) (batch []sdk.ReadOnlySpan) {
 	var full <-chan time.Time
 	for len(batch) < q.batch {
@@ -189,7 +189,7 @@ func (q *queue) collect(ctx context.Context) (batch []sdk.ReadOnlySpan) {
 	return batch
 }
 
-// export sends a batch, and logs when that begins to fail and when it works again.
+// export sends a batch, and logs when exports begin to fail and when they work again.
 func (q *queue) export(ctx context.Context, batch []sdk.ReadOnlySpan) {
 	if len(batch) == 0 {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Begin begins the span of an attempt at now. It says whether the trace is recorded, and returns what ends the span; nil:
-// it is not recorded.
+// Begin begins the span of an attempt at now. It returns the sampling of the trace, and a function that ends the span;
+// nil: the trace is not recorded.
 func (t *Tracer) Begin(ctx context.Context, call target.Call, now time.Time) (run.Sampling, func(run.Outcome)) {
 	name, attributes := aboutTarget(call)
 	_, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, &call), name, trace.WithNewRoot(), trace.WithTimestamp(now),
@@ -33,7 +33,7 @@ func (t *Tracer) Begin(ctx context.Context, call target.Call, now time.Time) (ru
 	}
 }
 
-// end ends a span with the outcome of its attempt. The text of an error may repeat what a target said, so it is left out.
+// end ends a span with the outcome of its attempt. It leaves out error texts, which may repeat a target's response.
 func end(span trace.Span, call target.Call, o run.Outcome) {
 	span.SetAttributes(attribute.String("carillon.state", string(o.State)))
 	if o.HTTPStatus != 0 {
@@ -53,7 +53,7 @@ func end(span trace.Span, call target.Call, o run.Outcome) {
 	span.End(trace.WithTimestamp(o.EndedAt))
 }
 
-// aboutRun returns the attributes that tell which attempt it is.
+// aboutRun returns the attributes that identify the attempt.
 func aboutRun(call target.Call) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		attribute.String("carillon.app", call.App), attribute.String("carillon.job", call.Job),
@@ -67,7 +67,7 @@ func aboutRun(call target.Call) []attribute.KeyValue {
 	return attributes
 }
 
-// aboutTarget returns the name of a span, and the attributes of its target. They are of few values: the host and not the URL.
+// aboutTarget returns the name of a span, and its target's attributes. They have few values: the host, not the URL.
 func aboutTarget(call target.Call) (name string, attributes []attribute.KeyValue) {
 	switch target := call.Target; {
 	case target.Webhook != nil:
@@ -116,11 +116,11 @@ func aboutHost(host, address string) []attribute.KeyValue {
 			text = "80"
 		}
 	}
-	port, _ := strconv.Atoi(text) // what is no number is refused when it is declared
+	port, _ := strconv.Atoi(text) // a port that is not a number is refused in the declaration
 	return []attribute.KeyValue{semconv.ServerAddress(name), semconv.ServerPort(port)}
 }
 
-// aboutEndpoint returns the attributes of the endpoint of a group that an attempt went to.
+// aboutEndpoint returns the attributes of the group's endpoint that an attempt called.
 func aboutEndpoint(call target.Call, id string) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{attribute.String("carillon.endpoint", id)}
 	if call.Group == nil {
@@ -141,8 +141,8 @@ func aboutMessage(system attribute.KeyValue, arn string) (string, []attribute.Ke
 	}
 }
 
-// links returns what led to an attempt: the attempt before, the run that the run follows or tells of, and the request that
-// asked for the run.
+// links returns the causes of an attempt: the attempt before, the run that the run follows or reports, and the request
+// for the run.
 func links(call target.Call) (all []trace.Link) {
 	add := func(why string, id run.TraceID, span run.SpanID, sampled bool, more ...attribute.KeyValue) {
 		var flags trace.TraceFlags

@@ -1,15 +1,14 @@
 // Package tracing records the attempts of runs as spans of OpenTelemetry and sends them to a collector.
 //
 // A run is a trace, and each of its attempts a span of kind client, whose ids follow from those of the run; see
-// run.TraceOf. Nothing is the parent of an attempt, because what asked for a run has often ended long before: the span
-// has links to it instead. A span holds nothing that can be a secret: no URL, no text of an error, nothing of a request or
-// response.
+// run.TraceOf. An attempt has no parent, because the cause of a run has often ended long before: the span has links to
+// it instead. A span holds nothing that can be a secret: no URL, no text of an error, no part of a request or response.
 //
 //	tracing.go  reads the variables OTEL_
 //	span.go     makes the span of an attempt
 //	export.go   holds spans until they are sent as OTLP over HTTP, and drops those that have no room
 //
-// Neither a slow collector nor one that is gone delays an attempt: a span waits in a bounded queue or is dropped and counted.
+// A slow or unreachable collector delays no attempt: a span waits in a bounded queue or is dropped and counted.
 package tracing
 
 import (
@@ -33,7 +32,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options say who makes the spans.
+// Options describe the source of the spans.
 type Options struct {
 	// Node is the name of the node and Version that of the program.
 	Node, Version string
@@ -52,8 +51,8 @@ type Tracer struct {
 	log      *slog.Logger
 }
 
-// New returns a Tracer as the environment configures it; nil: it names no collector, or says that there are to be no traces.
-// It starts nothing; call Run. The errors of all variables come at once.
+// New returns a Tracer configured by the environment; nil: the environment names no collector, or turns traces off. It
+// starts nothing; call Run. It returns the errors of all variables together.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_spans_total",
@@ -84,10 +83,10 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Run sends spans until ctx ends, and then for a second at most what is left.
+// Run sends spans until ctx ends, and then the remaining ones, for a second at most.
 func (t *Tracer) Run(ctx context.Context) { t.queue.run(ctx) }
 
-// settings are what the environment says of exporting.
+// settings are the environment's settings of the export.
 type settings struct {
 	endpoint *url.URL
 	headers  map[string]string
@@ -98,14 +97,14 @@ type settings struct {
 	queue, batch   int
 }
 
-// reader reads variables and collects what is wrong with them. Its texts never repeat the value of a header, which may be a
+// reader reads variables and collects their errors. Its texts never repeat the value of a header, which may be a
 // secret, nor an endpoint.
 type reader struct {
 	lookUp   func(string) string
 	problems []error
 }
 
-// read reads the variables of OpenTelemetry's specification; nil: there are to be no traces.
+// read reads the variables of OpenTelemetry's specification; nil: traces are off.
 func read(lookUp func(string) string) (*settings, error) {
 	r := &reader{lookUp: lookUp}
 	base, own := lookUp("OTEL_EXPORTER_OTLP_ENDPOINT"), lookUp("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")

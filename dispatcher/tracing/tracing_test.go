@@ -32,7 +32,7 @@ func options(variables map[string]string) tracing.Options {
 	}
 }
 
-// start returns a tracer that exports until the end of the test, and what ends it before.
+// start returns a tracer that exports until the end of the test, and a function that ends it earlier.
 func start(t *testing.T, o tracing.Options) (*tracing.Tracer, func()) {
 	t.Helper()
 	tracer, err := tracing.New(t.Context(), o)
@@ -74,7 +74,7 @@ var secretive = target.Target{Webhook: &target.Webhook{
 	Method: "POST", URL: "https://pay.example.com:8443/canary-path?key=canary-query", Headers: map[string]string{"X-Key": "canary-header"},
 }}
 
-func TestSpansSayWhatWasAttemptedAndNothingSecret(t *testing.T) {
+func TestSpansDescribeTheAttemptWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	c := servers.NewCollector(t)
 	tracer, end := start(t, options(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
@@ -165,7 +165,7 @@ func TestSpansNameEachKindOfTarget(t *testing.T) {
 	}
 }
 
-func TestSpansLinkToWhatAskedForThem(t *testing.T) {
+func TestSpansLinkToTheirCauses(t *testing.T) {
 	t.Parallel()
 	c := servers.NewCollector(t)
 	tracer, end := start(t, options(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL}))
@@ -196,8 +196,8 @@ func TestSpansLinkToWhatAskedForThem(t *testing.T) {
 	}
 }
 
-// A collector that hangs takes nothing of an attempt: what has no room is dropped and counted, and the end does not wait for
-// it. What waited for it would wait for more than a quarter of an hour, which is the timeout of its requests.
+// A hanging collector does not delay an attempt: spans without room are dropped and counted, and the end does not wait
+// for it. A wait for it would last more than a quarter of an hour, the timeout of its requests.
 func TestHangingCollectorDelaysNothing(t *testing.T) {
 	t.Parallel()
 	c := servers.NewCollector(t)
@@ -242,7 +242,7 @@ func count(t *testing.T, o tracing.Options, result string) float64 {
 	return 0
 }
 
-func TestOverloadedCollectorIsTriedAgainAndARefusalIsNot(t *testing.T) {
+func TestOverloadIsRetriedAndARefusalIsNot(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]struct{ exported, failed float64 }{
 		http.StatusServiceUnavailable: {1, 0}, http.StatusForbidden: {0, 1},
@@ -263,7 +263,7 @@ func TestOverloadedCollectorIsTriedAgainAndARefusalIsNot(t *testing.T) {
 	}
 }
 
-// patience is how long a test waits for what must happen: longer than any machine takes.
+// patience is how long a test waits: longer than any machine takes.
 const patience = 5 * time.Minute
 
 func until(t *testing.T, what string, condition func() bool) {
@@ -298,7 +298,7 @@ func TestEnvironmentTurnsTracesOff(t *testing.T) {
 	}
 }
 
-func TestWrongVariablesAreNamedAllAtOnceWithoutTheirValues(t *testing.T) {
+func TestAllWrongVariablesAreNamedWithoutTheirValues(t *testing.T) {
 	t.Parallel()
 	_, err := tracing.New(t.Context(), options(map[string]string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "canary", "OTEL_TRACES_EXPORTER": "canary", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
@@ -320,7 +320,7 @@ func TestWrongVariablesAreNamedAllAtOnceWithoutTheirValues(t *testing.T) {
 	}
 }
 
-func TestSamplerIsThatOfTheEnvironment(t *testing.T) {
+func TestSamplerComesFromTheEnvironment(t *testing.T) {
 	t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
 	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
 	c := servers.NewCollector(t)

@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/test/badinput"
 )
 
-// mostMemory is what a body may cost in memory: 20 times its size, and a constant.
+// mostMemory bounds the memory of a body: 20 times its size, and a constant.
 func mostMemory(size int) int64 { return 20*int64(size) + 4<<20 }
 
-// allocated returns how many bytes f allocates in all, which is as much as it can ever have in use.
+// allocated returns how many bytes f allocates in total, which is at least its peak.
 func allocated(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -23,7 +23,7 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // far less
 }
 
-// Decoding a body allocates at most 20 times its size, whatever it consists of and whatever it is decoded to.
+// Decoding a body allocates at most 20 times its size, for any content and any type.
 func TestDecodingAllocatesInProportionToTheBody(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	kinds := map[string]func() any{
 		"job":      func() any { return &dispatcher.Job{} },

@@ -55,7 +55,7 @@ func FuzzDecode(f *testing.F) {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatalf("accepted, but encoding/json says %v: %s", err, text)
 		}
-		// encoding/json gives the elements of a map no defaults; compare what is not defaulted.
+		// encoding/json gives the elements of a map no defaults; compare only fields without one.
 		for name, trigger := range want.Triggers {
 			mine := got.Triggers[name]
 			trigger.Enabled, trigger.MisfireAfter = mine.Enabled, mine.MisfireAfter
@@ -144,7 +144,7 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 	}
 }
 
-// workOf decodes a text, and returns its problems and how many bytes were looked at and written.
+// workOf decodes a text, and returns its problems and how many bytes were read and written.
 func workOf(t *testing.T, d *decoder, text string, into any) (input.Problems, int) {
 	t.Helper()
 	raw, problem := document([]byte(text))
@@ -154,9 +154,8 @@ func workOf(t *testing.T, d *decoder, text string, into any) (input.Problems, in
 	return d.read(raw, into), d.work
 }
 
-// mostWork is what a text may cost: each byte is looked at once for each level that fields have, of which there are
-// eight at most, and a hundred problems are written. In 50 ms, which is what a KiB may take, a processor of today
-// does some hundred million such steps.
+// mostWork bounds the work for a text: each byte is read once for each level of fields, at most eight, and a hundred
+// problems are written. In 50 ms, the bound for a KiB, a processor of today does some hundred million such steps.
 func mostWork(text string) int { return 10*len(text) + 300_000 }
 
 func manyKeys(n int) string {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// A body takes at most 20 times its size in memory once it is decoded, whatever it consists of: a list of empty objects would
-// take hundreds of times as much. It is refused before it does.
+// A decoded body takes at most 20 times its size in memory, whatever it contains: a list of empty objects would take
+// hundreds of times as much. It is refused before that.
 func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 	list := func(name, element string) string {
 		return `{"format":1,"installation":"w","app":{"name":"evil"},"` + name + `":[` + element +
@@ -36,7 +36,7 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 		}
 		runtime.KeepAlive(export)
 		if refused := len(problems) > 0; refused && problems[0].Code != input.CodePayloadTooLarge ||
-			!refused && name != "runs with an input" { // which take less
+			!refused && name != "runs with an input" { // these take less
 			t.Errorf("%s: problems are %v, want that the body takes too much memory", name, problems)
 		}
 	}
@@ -62,7 +62,7 @@ func TestOrdinaryImportFits(t *testing.T) {
 	}
 }
 
-// Nobody waits for a body whose request is over: it is neither searched for duplicate keys nor decoded.
+// When the request of a body is over, its body is neither searched for duplicate keys nor decoded.
 func TestDecodingEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())

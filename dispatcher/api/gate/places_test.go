@@ -17,7 +17,7 @@ func keysOf(l *limits, r *Request) map[string]bool {
 	return keys
 }
 
-// Neither other requests of the app nor its executors keep a callback waiting, which would have its work repeated.
+// Neither other requests of the app nor its executors delay a callback, because then its work would be repeated.
 func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := newLimits(Limits{}, nil)

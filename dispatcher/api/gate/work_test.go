@@ -56,7 +56,7 @@ func TestRequestsOfAnAppTakeTurns(t *testing.T) {
 			t.Errorf("a third request of the app began next to two others; wait %s", wait)
 		}
 		first.end()
-		first.end() // once more changes nothing
+		first.end() // a second call changes nothing
 		third, _ := w.begin(t.Context(), "a")
 		if third == nil {
 			t.Fatal("a request does not begin after another one ended")
@@ -74,15 +74,15 @@ func TestRequestsOfAnAppTakeTurns(t *testing.T) {
 	})
 }
 
-// A request waits for its turn, or is told when to come again, and pays nothing for it.
-func TestAppThatTookTooMuchIsToldWhenToComeAgain(t *testing.T) {
+// A request waits for its turn, or gets the time after which to try again, and does not pay for it.
+func TestAppThatUsedTooMuchTimeGetsAWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWork()
 		w.turns = 1
 		busy(t, w, "a", 1, 20*time.Second)
 		turn, wait := w.begin(t.Context(), "a")
-		// It had 5 s and earned 5 s meanwhile, so it is to earn 10 s, in 40 s.
+		// It had 5 s and earned 5 s meanwhile, so it has to earn 10 s, in 40 s.
 		if want := 40*time.Second - workPatience; turn != nil || wait != want {
 			t.Fatalf("the request is to wait %s more, want %s", wait, want)
 		}
@@ -93,7 +93,7 @@ func TestAppThatTookTooMuchIsToldWhenToComeAgain(t *testing.T) {
 	})
 }
 
-func TestTimeThatRequestsWaitForOthersCostsTheirAppNothing(t *testing.T) {
+func TestWaitForOthersCostsTheAppNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWork()
@@ -108,7 +108,7 @@ func TestTimeThatRequestsWaitForOthersCostsTheirAppNothing(t *testing.T) {
 	})
 }
 
-func TestCallbackWaitsForNoTurn(t *testing.T) {
+func TestCallbackNeedsNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{work: newWork()}

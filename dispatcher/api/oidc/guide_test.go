@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
-// idTokens are the claims of a member of the group platform, or of one with that role, in the shape that each provider is
-// described to issue. They were written by hand: none of the providers was asked.
+// idTokens are the claims of a member of the group platform, or of one with that role, in the documented form of each
+// provider. They were written by hand, and not taken from a provider.
 func idTokens() map[string]map[string]any {
 	groups := []string{"everyone", "platform"}
 	return map[string]map[string]any{
@@ -30,7 +30,7 @@ func idTokens() map[string]map[string]any {
 	}
 }
 
-// The rules that the page gives for the providers fit the tokens that these issue, and no others.
+// The rules on the page fit the tokens of their providers, and no others.
 func TestRulesOfTheGuideFitTokensOfProviders(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "use-the-console.md"))

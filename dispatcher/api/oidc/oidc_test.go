@@ -27,7 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
-// rules permit the subject "main" to write, and everybody of one repository to read.
+// rules permit the subject "main" to write, and all subjects of one repository to read.
 var rules = oidc.Rules{
 	{Claims: map[string]string{"sub": main}, Scopes: []access.Scope{access.ScopeWrite}, Apps: []string{"billing"}},
 	{Claims: map[string]string{"sub": "repo:acme/billing:*"}, Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"billing"}},
@@ -38,7 +38,7 @@ const (
 	other = "repo:acme/billing:pull_request"
 )
 
-// trial is an issuer as a node sees it.
+// trial is an issuer, from the view of a node.
 type trial struct {
 	*oidc.Issuer
 	from *oidctest.Issuer
@@ -62,7 +62,7 @@ func (w *trial) signed(algorithm jose.SignatureAlgorithm, replaced map[string]an
 	return w.from.Sign(algorithm, w.from.Claims(main, w.now, replaced))
 }
 
-// isBad tells whether an error means that a JWT is not accepted.
+// isBad reports whether an error means that a JWT is not accepted.
 func isBad(err error) bool {
 	var bad interface{ BadToken() string }
 	return errors.As(err, &bad)
@@ -119,13 +119,13 @@ func TestClaimsAreChecked(t *testing.T) {
 		"without an issuer":                {"iss", nil, false},
 		"for others":                       {"aud", "https://example.com", false},
 		"for a list of others":             {"aud", []any{"x", 1, map[string]any{}}, false},
-		"for nobody":                       {"aud", nil, false},
+		"for no audience":                  {"aud", nil, false},
 		"for a list in a list":             {"aud", []any{[]any{oidctest.Audience}}, false},
 		"without a subject":                {"sub", nil, false},
 		"a subject with a line break":      {"sub", "repo:acme/billing:\nx", false},
 		"a subject that no rule fits":      {"sub", "repo:acme/billing-fake:x", false},
-		"a subject that is a long one":     {"sub", "repo:acme/billing:" + strings.Repeat("x", 1000), false},
-		"a claim that nobody asked about":  {"email", "a@example.com", true},
+		"a subject that is too long":       {"sub", "repo:acme/billing:" + strings.Repeat("x", 1000), false},
+		"a claim without a rule":           {"email", "a@example.com", true},
 		"a subject that a list is made of": {"sub", []string{main}, false},
 	} {
 		_, err := w.Identify(t.Context(), w.signed(jose.ES256, map[string]any{tt.claim: tt.value}), w.now)
@@ -222,7 +222,7 @@ func TestKeysAreRotatedAndFetchedWithALimit(t *testing.T) {
 	}
 }
 
-func TestIssuerThatIsDownIsAskedOnceForAll(t *testing.T) {
+func TestUnreachableIssuerIsAskedOnceForAllRequests(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	jwt := w.signed(jose.RS256, nil)
@@ -230,7 +230,7 @@ func TestIssuerThatIsDownIsAskedOnceForAll(t *testing.T) {
 	hang := func(http.ResponseWriter, *http.Request) bool {
 		asked <- struct{}{}
 		<-release
-		return true // an empty body, which is no discovery document
+		return true // an empty body is not a discovery document
 	}
 	w.from.Handle.Store(&hang)
 	var all sync.WaitGroup
@@ -260,7 +260,7 @@ func TestIssuerThatIsDownIsAskedOnceForAll(t *testing.T) {
 	if got := w.Warning(w.now); got != "" {
 		t.Errorf("when the issuer is back, the warning is %q", got)
 	}
-	// It is down again. Its keys serve for a day.
+	// It is down again. Its keys are used for a day.
 	gone := func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "", http.StatusBadGateway)
 		return true
@@ -353,7 +353,7 @@ func TestIssuersAreChecked(t *testing.T) {
 	}
 }
 
-// The issuer signs with its own keys only: whatever else comes is bad, and nothing makes the check fail otherwise.
+// The issuer signs only with its own keys: every other JWT is bad, and none makes the check fail in another way.
 func FuzzIdentify(f *testing.F) {
 	w := newTrial(f)
 	good := w.signed(jose.ES256, nil)

@@ -33,9 +33,9 @@ type question struct {
 	of   dnsmessage.Type
 }
 
-// Reply is what a server says to a question.
+// Reply is the response of a server to a query.
 type Reply struct {
-	// Records are those of the response. Bodies that are CNAMEs make the next ones those of their target.
+	// Records are those of the response. After a CNAME, the next ones belong to its target.
 	Records []dnsmessage.ResourceBody
 	// TTL is that of all records, in seconds.
 	TTL uint32
@@ -73,14 +73,14 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Set makes the server say something about a name from now on.
+// Set sets the response of the server for a name.
 func (s *Server) Set(name string, of dnsmessage.Type, reply Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zone[question{name, of}] = reply
 }
 
-// Resolver returns a resolver that asks the server.
+// Resolver returns a resolver that queries the server.
 func (s *Server) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, s.Address.String())
@@ -96,14 +96,14 @@ func (s *Server) A(name string, ttl uint32, addresses ...string) {
 	s.Set(name, dnsmessage.TypeA, reply)
 }
 
-// Asked returns how often the server was asked for records of a name.
+// Asked returns how often the server was queried for records of a name.
 func (s *Server) Asked(name string, of dnsmessage.Type) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[question{name, of}]
 }
 
-// OverTCP returns how many questions came over TCP.
+// OverTCP returns how many queries came over TCP.
 func (s *Server) OverTCP() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Server) serveTCP(listener net.Listener) {
 	}
 }
 
-// respond returns the response to a packet, one that is forged, and how many bytes of UDP the client takes.
+// respond returns the response to a packet, a forged one, and how many bytes of UDP the client accepts.
 func (s *Server) respond(packet []byte) (forged, response []byte, size int) {
 	var m dnsmessage.Message
 	if m.Unpack(packet) != nil || len(m.Questions) != 1 {
@@ -216,7 +216,7 @@ func (s *Server) respond(packet []byte) (forged, response []byte, size int) {
 	}
 	response, err := m.Pack()
 	if err != nil {
-		panic(err) // the test asks for what cannot be written
+		panic(err) // the test sets a response that cannot be written
 	}
 	if reply.Forged {
 		forged = make([]byte, len(response))
@@ -238,7 +238,7 @@ func answers(asked dnsmessage.Question, reply Reply) (all []dnsmessage.Resource)
 	return all
 }
 
-// truncated returns a response without its records, which says that there are some.
+// truncated returns a response without its records, marked as truncated.
 func truncated(response []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(response) != nil {
