@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// runJobPage asks whether a job is to run now.
+// runJobPage asks for confirmation to run a job now.
 type runJobPage struct {
 	dispatcher.Job
 	// Own is the payload of the job, as text.
@@ -74,7 +74,7 @@ func resumeJob(v *visit) (done, error) {
 	return done{to: v.link("apps", of.App, "jobs", of.Job), notice: "job.resumed", values: []any{"name", of.String()}}, nil
 }
 
-// untilOf returns the time that a form names: a duration from now, or a time with its zone. It is nil if the form is empty.
+// untilOf returns the time in a form: a duration from now, or a time with its zone. It is nil if the form is empty.
 func untilOf(text string, now time.Time) (*time.Time, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -94,7 +94,7 @@ func untilOf(text string, now time.Time) (*time.Time, error) {
 	return &at, nil
 }
 
-// showCancelRun asks before a run is cancelled: what its target has begun goes on, and the result is not kept.
+// showCancelRun asks before a run is cancelled: the work that its target has begun goes on, and the result is not kept.
 func showCancelRun(v *visit) (content, error) {
 	run, err := v.client.Run(v.Context(), v.PathValue("run"))
 	if err != nil {
@@ -111,7 +111,7 @@ func changeRun(change func(*client.Client, context.Context, string) (run.Run, er
 	}
 }
 
-// endRun returns the action that ends a run in place of the callback that it waits for.
+// endRun returns the action that ends a run instead of the callback for which it waits.
 func endRun(
 	end func(_ *client.Client, _ context.Context, id, message string) (run.CallbackReply, error), notice string,
 ) func(*visit) (done, error) {
@@ -121,23 +121,23 @@ func endRun(
 	}
 }
 
-// confirmPage asks before something that cannot be undone, or that acts on many. Its form goes to the URL of the page itself, so
-// that the action has the path of its screen.
+// confirmPage asks before an irreversible action, or one on many objects. Its form goes to the URL of the page itself,
+// so that the action has the path of its screen.
 type confirmPage struct {
-	// Text says what happens, and Facts are what it happens to.
+	// Text describes the action, and Facts its object.
 	Text  string
 	Facts []fact
 	// Fields are sent as they are, and Asks are filled in.
 	Fields url.Values
 	Asks   []ask
-	// Button is what the button says. Harm tells that it destroys something.
+	// Button is the label of the button. Harm means that it destroys something.
 	Button string
 	Harm   bool
-	// Back leads to where the person comes from.
+	// Back is a link to the page before.
 	Back string
 }
 
-// fact is one line of what a person has to know before they agree.
+// fact is one line of information before a person agrees.
 type fact struct {
 	Name  string
 	Value any
@@ -146,17 +146,17 @@ type fact struct {
 // ask is a field of a confirmation that a person fills in.
 type ask struct{ Name, Label, Hint, Value string }
 
-// confirm returns the page that asks. title, text and button are keys of texts; values are for all three.
+// confirm returns the confirmation page. title, text and button are keys of texts; values are for all three.
 func (v *visit) confirm(name string, page confirmPage, values ...any) content {
 	page.Text = v.Texts.Text(name+".text", values...)
 	page.Button = v.Texts.Text(name + ".button")
 	return content{Title: v.Texts.Text(name+".title", values...), Data: page}
 }
 
-// fact returns a fact; key is that of the text that names it.
+// fact returns a fact; key is that of its label.
 func (v *visit) fact(key string, value any) fact { return fact{v.Texts.Text(key), value} }
 
-// ask returns a field to fill in; key is that of its label, and KEY.hint that of how to fill it in.
+// ask returns a field to fill in; key is that of its label, and KEY.hint that of its hint.
 func (v *visit) ask(name, key, value string) ask {
 	hint := ""
 	if v.Texts.Has(key + ".hint") {
@@ -171,7 +171,7 @@ func (v *visit) ask(name, key, value string) ask {
 // noticeLife is how long a notice waits for the next page.
 const noticeLife = time.Minute
 
-// notice is what the next page tells once.
+// notice is a message that the next page shows once.
 type notice struct {
 	Key    string   `json:"k"`
 	Values []string `json:"v"`
@@ -190,7 +190,7 @@ func (v *visit) setNotice(key string, values []any) {
 	v.setCookie(noticeCookie, base64.RawURLEncoding.EncodeToString(raw), noticeLife)
 }
 
-// takeNotice returns the notice for this page, and forgets it; empty: there is none.
+// takeNotice removes and returns the notice for this page; empty: there is none.
 func (v *visit) takeNotice() string {
 	raw, err := base64.RawURLEncoding.DecodeString(v.cookie(noticeCookie))
 	var n notice

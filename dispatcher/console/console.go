@@ -14,24 +14,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
-// Options are what a console needs.
+// Options are the dependencies and settings of a console.
 type Options struct {
-	// API serves what the console asks; nil: the node has no database yet, and the console says so.
+	// API serves the requests of the console; nil: the node has no database yet, and the console shows that.
 	API API
-	// Sessions are those of the store.
+	// Sessions are the sessions in the store.
 	Sessions access.Sessions
-	// URL is that of the node as people reach it, with the path of a proxy before /console/; nil: unknown.
+	// URL is the node's URL for people, with the path of a proxy before /console/; nil: unknown.
 	URL *url.URL
-	// Reached returns when a heartbeat of the node last reached its database, zero: none has yet, and whether the latest one did.
-	// nil: it is not known.
+	// Reached returns the time of the last heartbeat that reached the node's database; zero: none has yet. well is
+	// false if the latest one did not. nil: unknown.
 	Reached func() (at time.Time, well bool)
 	// Started is when the node began to wait for its database; only without an API.
 	Started time.Time
 	// Login is the issuer with which people can sign in; nil: they need an API token.
 	Login Login
-	// Definition returns a job as people declare it.
+	// Definition returns a job in the form in which people declare it.
 	Definition func(dispatcher.Job) (string, error)
-	// ClientCertificates demands a client certificate that the server has verified.
+	// ClientCertificates requires a client certificate that the server has verified.
 	ClientCertificates bool
 	Version            string
 	Logger             *slog.Logger // default slog.Default()
@@ -39,18 +39,18 @@ type Options struct {
 
 // API is the API of this process.
 type API interface {
-	// As returns a transport that serves requests as a token, on behalf of the request from.
+	// As returns a transport that serves requests under a token, on behalf of the request from.
 	As(from *http.Request, token access.APIToken) http.RoundTripper
-	// Bearer is As for requests that bear a token themselves.
+	// Bearer is As for requests that have their own token.
 	Bearer(from *http.Request) http.RoundTripper
 	// Admit counts a request for its address, and returns how long the caller has to wait.
 	Admit(r *http.Request, now time.Time) time.Duration
-	// AdmitUnknown is Admit for a request with the cookie of no session.
+	// AdmitUnknown is Admit for a request with a cookie of no session.
 	AdmitUnknown(r *http.Request, now time.Time) time.Duration
-	// AdmitBody waits for a place for the body of a request, and returns what to call when it is read, or how long the caller has
-	// to wait. The token is that of the session; its zero value: there is none.
+	// AdmitBody waits for a place for the body of a request. It returns a function to call when the body is read, or
+	// how long the caller has to wait. The token is that of the session; its zero value: there is none.
 	AdmitBody(r *http.Request, token access.APIToken) (leave func(), wait time.Duration)
-	// DatabaseAway asks the database, and tells whether it does not respond within a moment.
+	// DatabaseAway asks the database, and reports whether it does not respond within a moment.
 	DatabaseAway(ctx context.Context) bool
 }
 
@@ -58,14 +58,14 @@ type API interface {
 type Login interface {
 	// Begin returns the URL to which the browser goes.
 	Begin(ctx context.Context, request access.LoginRequest, now time.Time) (string, error)
-	// Finish returns the identity for what the issuer has added to the URL of the callback. An error with a method BadToken, which
-	// says why, means that the person is not permitted in; any other one that the issuer could not be asked. No error holds a secret.
+	// Finish returns the identity for the parameters in the callback URL. An error with a method BadToken means that
+	// the person is not permitted in; any other, that the issuer could not be asked. No error holds a secret.
 	Finish(ctx context.Context, request access.LoginRequest, callback url.Values, now time.Time) (access.APIToken, error)
-	// Rules tell which rules are in force, so that a session ends when they have changed.
+	// Rules returns a text that identifies the current rules, so that a session ends when they have changed.
 	Rules() string
 }
 
-// Console serves the pages. It is an http.Handler for all paths that Path reports.
+// Console serves the pages. It is an http.Handler for all paths for which Path is true.
 type Console struct {
 	opts      Options
 	log       *slog.Logger
@@ -75,11 +75,11 @@ type Console struct {
 	pages     map[string]*page
 	assets    *assets
 	protect   *http.CrossOriginProtection
-	// prefix is what a proxy leaves before the path of the console.
+	// prefix is the path that a proxy leaves before the path of the console.
 	prefix string
 }
 
-// base is where the console is.
+// base is the path of the console.
 const base = "/console/"
 
 // New returns a console.
@@ -108,13 +108,13 @@ func New(o Options) (*Console, error) {
 	return c, nil
 }
 
-// Path tells whether a request is for the console.
+// Path reports whether a request is for the console.
 func (c *Console) Path(r *http.Request) bool {
 	at := c.local(r.URL.Path)
 	return at == "/" || at == strings.TrimSuffix(base, "/") || strings.HasPrefix(at, base)
 }
 
-// local takes the prefix of a proxy from a path.
+// local removes the prefix of a proxy from a path.
 func (c *Console) local(path string) string {
 	if rest, has := strings.CutPrefix(path, c.prefix); has && strings.HasPrefix(rest, "/") {
 		return rest
@@ -133,13 +133,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	// With no-referrer, browsers would send "Origin: null" with forms, and the protection refuse them where there is no Sec-Fetch-Site.
+	// With no-referrer, browsers send "Origin: null" with forms, which the protection refuses without Sec-Fetch-Site.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	v := c.visit(w, r)
 	if v.secure() || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
-		// A browser reads it in responses over https only, so a forged header of a request changes nothing for others.
+		// A browser reads it only in responses over https, so a forged header of a request changes nothing for others.
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	switch at := r.URL.Path; {

@@ -16,15 +16,15 @@ import (
 
 // loginPage is the page on which people sign in.
 type loginPage struct {
-	// Next is where they want to go.
+	// Next is the page that they want to open.
 	Next string
-	// OIDC tells that they can sign in with the issuer.
+	// OIDC means that they can sign in with the issuer.
 	OIDC bool
-	// Ended tells that they sent a form after their session had ended.
+	// Ended means that they sent a form after their session had ended.
 	Ended bool
 }
 
-// askLogin sends somebody without a session to the login, and back afterwards.
+// askLogin sends a person without a session to the login, and back afterwards.
 func (v *visit) askLogin() {
 	if v.cannotSignIn() {
 		return
@@ -41,8 +41,8 @@ func (v *visit) askLogin() {
 	v.redirect(v.linkQuery(q, "login"))
 }
 
-// formPage returns the page below the console from which a form comes, with its query; empty: the browser does not tell, or it is
-// a page of another site.
+// formPage returns the console's page that sent a form, with its query; empty: the browser does not send it, or it is a
+// page of another site.
 func (v *visit) formPage() string {
 	from, err := url.Parse(v.Referer())
 	if err != nil || from.Host != v.Host {
@@ -103,7 +103,7 @@ func (v *visit) failLogin(err error) {
 	v.render("login", content{Data: v.loginPage(v.FormValue("next")), Status: problem.Status})
 }
 
-// ownToken asks the API whose token it is that somebody signs in with.
+// ownToken gets the owner of a token from the API, for a login.
 func (v *visit) ownToken(secret string) (access.APIToken, error) {
 	var none access.APIToken
 	refused := &pageError{status: http.StatusUnauthorized, key: "login.refused"}
@@ -145,8 +145,8 @@ func (c *Console) logout(v *visit) {
 // loginLife is how long a login at the issuer may take.
 const loginLife = 10 * time.Minute
 
-// pendingLogin is a login at the issuer that has begun. It waits in a cookie of this host, which no script can read. A signature
-// would add nothing: its values count only with those that come back from the issuer, and next is checked when it is used.
+// pendingLogin is a login at the issuer that has begun. It waits in a cookie of this host, which no script can read. It
+// needs no signature: its values count only with those from the issuer, and next is checked when it is used.
 type pendingLogin struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -154,14 +154,14 @@ type pendingLogin struct {
 	Next     string `json:"to"`
 }
 
-// beginOIDC sends the browser to the issuer. It is a link, and no form, because browsers refuse a form that another site
-// redirects to; it changes nothing but a cookie.
+// beginOIDC sends the browser to the issuer. It is a link, and not a form, because browsers refuse a form that
+// redirects to another site; it changes only a cookie.
 func (c *Console) beginOIDC(v *visit) {
 	if c.opts.Login == nil || c.opts.URL == nil {
 		v.fail(notFound("page", v.URL.Path))
 		return
 	}
-	// RFC 7636 wants 43 characters or more in a verifier.
+	// RFC 7636 requires 43 characters or more in a verifier.
 	pending := pendingLogin{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text()}
 	if next := v.query("next"); isNext(next) && len(next) <= 1<<10 {
 		pending.Next = next
@@ -196,13 +196,13 @@ func (c *Console) finishOIDC(v *visit) {
 	if raw, err := base64.RawURLEncoding.DecodeString(v.cookie(loginCookie)); err == nil {
 		_ = json.Unmarshal(raw, &pending) // without it there is no state, and the login is refused
 	}
-	v.setCookie(loginCookie, "", 0) // it serves once
+	v.setCookie(loginCookie, "", 0) // it is used once
 	identity, err := c.opts.Login.Finish(v.Context(), c.loginRequest(pending), v.URL.Query(), v.Now)
 	if err != nil {
 		v.failOIDC(err)
 		return
 	}
-	ends := v.Now.Add(access.SessionLife) // the ID token itself is for the login only
+	ends := v.Now.Add(access.SessionLife) // the ID token itself is only for the login
 	identity.ExpiresAt = &ends
 	if err := v.begin(identity, c.opts.Login.Rules()); err != nil {
 		v.failLogin(err)
@@ -211,7 +211,7 @@ func (c *Console) finishOIDC(v *visit) {
 	v.redirect(v.next(pending.Next))
 }
 
-// failOIDC shows the login again, with why the issuer's did not succeed.
+// failOIDC shows the login again, with the reason why the issuer's did not succeed.
 func (v *visit) failOIDC(err error) {
 	if refused, is := errors.AsType[interface {
 		error

@@ -17,7 +17,7 @@ type pageError struct {
 	status int
 	key    string // of the text
 	values []any
-	// wait is how long to wait before another try; 0: it would not help.
+	// wait is how long to wait before another try; 0: another try would not help.
 	wait time.Duration
 }
 
@@ -28,20 +28,20 @@ func notFound(kind, name string) error {
 	return &pageError{status: http.StatusNotFound, key: "problem.not_found", values: []any{"kind", kind, "name", name}}
 }
 
-// problemView is an error as a page shows it.
+// problemView is an error in the form for a page.
 type problemView struct {
 	Status int
 	// Title is in the person's language. Fields are the API's words.
 	Title  string
 	Fields []problemField
-	// RequestID is by what the log of the node names the request.
+	// RequestID identifies the request in the log of the node.
 	RequestID string
 }
 
 // problemField is one of the problems of a request.
 type problemField struct{ Path, Message, Code string }
 
-// problemOf returns what to show of an error.
+// problemOf returns an error in the form for a page.
 func (v *visit) problemOf(err error) problemView {
 	view := problemView{Status: http.StatusInternalServerError, RequestID: v.id}
 	if own, is := errors.AsType[*pageError](err); is {
@@ -66,7 +66,7 @@ func (v *visit) problemOf(err error) problemView {
 	return view
 }
 
-// titleKey is the text that says what kind of problem a status is.
+// titleKey is the text for the kind of problem of a status.
 func titleKey(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed,
@@ -79,7 +79,7 @@ func titleKey(status int) string {
 	return "problem.500"
 }
 
-// fail shows an error as a page of its own.
+// fail shows an error on a page of its own.
 func (v *visit) fail(err error) {
 	if v.databaseAway(err) {
 		v.showOutage(err)
@@ -96,29 +96,29 @@ func (v *visit) fail(err error) {
 	v.render("problem", content{Title: problem.Title, Data: problem, Status: problem.Status})
 }
 
-// limited says that the address has made too many requests.
+// limited shows that the address has made too many requests.
 func (v *visit) limited(wait time.Duration) {
 	v.fail(&pageError{status: http.StatusTooManyRequests, key: "problem.limited", wait: wait})
 }
 
 const (
-	// sessionPatience is how long a page waits for the session: without the database, people are to hear of it soon.
+	// sessionPatience is how long a page waits for the session: people must soon see that the database is unreachable.
 	sessionPatience = 3 * time.Second
-	// outageRetry is after how many seconds a browser may ask again.
+	// outageRetry is the number of seconds after which a browser may ask again.
 	outageRetry = "5"
 )
 
-// outagePage says that the database cannot be reached, to anybody: without the database nobody can be signed in, so it holds
-// nothing that is secret.
+// outagePage shows that the database cannot be reached, to any caller: without the database no person can be signed in,
+// so it holds nothing secret.
 type outagePage struct {
-	// Since is when the node last reached its database; zero: it is not known.
+	// Since is when the node last reached its database; zero: unknown.
 	Since time.Time
-	// Retry lets the browser load the page again by itself.
+	// Retry makes the browser load the page again by itself.
 	Retry bool
 }
 
-// databaseAway tells whether an error is there because the database cannot be reached. A refusal of the API's or the console's own
-// is none.
+// databaseAway reports whether an error is caused by an unreachable database. A refusal by the API or the console is
+// not.
 func (v *visit) databaseAway(err error) bool {
 	if _, own := errors.AsType[*pageError](err); own || v.console.opts.API == nil {
 		return false
@@ -127,12 +127,12 @@ func (v *visit) databaseAway(err error) bool {
 		return false
 	}
 	if v.Context().Err() != nil {
-		return false // the browser is gone
+		return false // the browser has disconnected
 	}
 	return v.console.opts.API.DatabaseAway(v.Context())
 }
 
-// showOutage says that the database cannot be reached.
+// showOutage shows that the database cannot be reached.
 func (v *visit) showOutage(err error) {
 	v.console.log.WarnContext(v.Context(), "page of the console not shown: database unavailable", "request_id", v.id, "path", v.URL.Path,
 		"err", err)
@@ -144,11 +144,11 @@ func (v *visit) showOutage(err error) {
 	v.render("outage", content{Data: page, Status: http.StatusServiceUnavailable})
 }
 
-// errHeartbeat is why a page that needs no database is not shown: who sees it would have to sign in.
+// errHeartbeat is the reason why a page that needs no database is not shown: its reader would have to sign in.
 var errHeartbeat = errors.New("the heartbeats of this node do not reach the database")
 
-// cannotSignIn shows that the database cannot be reached to somebody without a session, in place of the login. It asks the database
-// only if heartbeats have not reached it.
+// cannotSignIn shows a person without a session that the database cannot be reached, instead of the login. It asks the
+// database only if heartbeats have not reached it.
 func (v *visit) cannotSignIn() bool {
 	if v.console.opts.Reached == nil {
 		return false

@@ -23,8 +23,8 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// page is a screen's template with the layout. A template is bound to one visit at a time, because its functions are; those that
-// are not in use wait in the pool.
+// page is a screen's template with the layout. A template is bound to one visit at a time, because its functions are;
+// unused ones wait in the pool.
 type page struct{ pool sync.Pool }
 
 // boundPage is a template, and the visit that its functions serve.
@@ -33,7 +33,7 @@ type boundPage struct {
 	visit *visit
 }
 
-// loadPages parses the templates of all screens, and of the pages that are none.
+// loadPages parses the templates of all screens, and of the other pages.
 func loadPages(screens []screen) (map[string]*page, error) {
 	names := shellPages()
 	for _, s := range screens {
@@ -55,7 +55,7 @@ func loadPages(screens []screen) (map[string]*page, error) {
 	return pages, nil
 }
 
-// shellPages are the pages that are no screens.
+// shellPages are the pages that are not screens.
 func shellPages() []string { return []string{"login", "problem", "starting", "outage", "token_secret"} }
 
 // parsePage parses a page.
@@ -71,21 +71,21 @@ func parsePage(name string) (*boundPage, error) {
 	return b, err
 }
 
-// frame is what the layout gets.
+// frame is the data of the layout.
 type frame struct {
 	Name, Title string
-	// Main is what the template of the screen gets.
+	// Main is the data of the screen's template.
 	Main any
-	// Notice is what the action before tells; empty: nothing.
+	// Notice is the message of the action before; empty: none.
 	Notice string
-	// Problem is what was wrong with a form; nil: nothing. A page of its own shows it itself.
+	// Problem is the problem with a form; nil: none. A page of its own shows it itself.
 	Problem *problemView
 	Refresh bool
 	Menu    []menuItem
-	// App is the app that the page is about, with its menu; empty: none.
+	// App is the app of the page, with its menu; empty: none.
 	App     string
 	AppMenu []menuItem
-	// Signed is the name of the token or identity; empty: nobody is signed in.
+	// Signed is the name of the token or identity; empty: no session.
 	Signed    string
 	Language  string
 	Languages []kit.LanguageChoice
@@ -101,13 +101,13 @@ type frame struct {
 // menuItem is a link of a menu.
 type menuItem struct {
 	Name, Link string
-	// Key is the letter that leads there after g; empty: none.
+	// Key is the letter that opens the page after g; empty: none.
 	Key string
 	// Current is the value of aria-current: "page" for this page, "true" for one above it; empty: neither.
 	Current string
 }
 
-// render sends a page. It is whole before the first byte is sent, so that a failure can still be told.
+// render sends a page. It is complete before the first byte is sent, so that a failure can still be shown.
 func (v *visit) render(name string, shown content) {
 	body, err := v.execute(name, shown)
 	if err != nil {
@@ -131,7 +131,7 @@ func (v *visit) render(name string, shown content) {
 	}
 	v.w.WriteHeader(status)
 	if v.Method != http.MethodHead {
-		_, _ = v.w.Write(body) // the browser may have gone
+		_, _ = v.w.Write(body) // the browser may have disconnected
 	}
 }
 
@@ -151,11 +151,11 @@ func (v *visit) execute(name string, shown content) ([]byte, error) {
 	err := bound.ExecuteTemplate(&b, "layout.html", v.frame(name, shown))
 	bound.visit = nil
 	p.pool.Put(bound)
-	// Texts of tenants may hold characters that hide or reverse what others read; none of ours has any.
+	// Texts of tenants may hold characters that hide or reverse the text around them; our own texts have none.
 	return []byte(input.ShownText(b.String(), "\n\t\r")), err
 }
 
-// frame returns what the layout shows around a page.
+// frame returns the data of the layout around a page.
 func (v *visit) frame(name string, shown content) frame {
 	f := frame{
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
@@ -188,7 +188,7 @@ func (v *visit) frame(name string, shown content) frame {
 func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
 	keys := map[string]bool{}
 	for _, s := range v.console.inMenu(ofApp) {
-		key := freeKey(s.name, keys) // also of a page that this person does not see, so that letters are the same for all
+		key := freeKey(s.name, keys) // even of a page that this person does not see: letters are the same for all
 		if !v.permits(s.needs, s.allApps) {
 			continue
 		}
@@ -243,7 +243,7 @@ func (b *boundPage) functions() template.FuncMap {
 		"stamp": input.FormatInstant,
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
 		"icon":  kit.Icon,
-		"form": func(name string, otherwise ...string) string { // what was written into a field of the form that is shown again
+		"form": func(name string, otherwise ...string) string { // the text of a field in a form that is shown again
 			if b.visit.problem != nil && b.visit.PostForm.Has(name) {
 				return b.visit.PostForm.Get(name)
 			}
@@ -262,9 +262,9 @@ var textFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// assets are the files that pages refer to. Their names hold their sums, so that browsers may keep them for good.
+// assets are the files that pages refer to. Their names hold their sums, so that browsers may keep them permanently.
 type assets struct {
-	names  map[string]string // as served, by their own
+	names  map[string]string // as served, by their own names
 	files  map[string][]byte // by names as served
 	byType map[string]string
 }
@@ -301,6 +301,6 @@ func (a *assets) serve(v *visit) {
 	v.w.Header().Set("Content-Type", a.byType[path.Ext(name)])
 	v.w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	if v.Method != http.MethodHead {
-		_, _ = v.w.Write(raw) // the browser may have gone
+		_, _ = v.w.Write(raw) // the browser may have disconnected
 	}
 }

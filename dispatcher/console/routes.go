@@ -13,58 +13,58 @@ import (
 
 // screen is a page that reads. Its route is GET base + path.
 type screen struct {
-	// name is that of its template, and begins the keys of its texts. Its title is the text NAME.title.
+	// name is that of its template, and the beginning of the keys of its texts. Its title is the text NAME.title.
 	name string
-	// path has wildcards as http.ServeMux has; {app} is the app that the page is about.
+	// path has wildcards as in http.ServeMux; {app} is the app of the page.
 	path string
 	// needs is the scope without which the page is neither shown in the menu nor served.
 	needs access.Scope
 	// allApps hides it from tokens that are bound to apps.
 	allApps bool
-	// menu is its place in the menu, or in that of the app if it has {app} and no other wildcard; 0: it is in none.
+	// menu is its place in the menu, or in that of the app if it has {app} and no other wildcard; 0: none.
 	menu int
 	show func(*visit) (content, error)
 }
 
 // action is a form that writes. Its route is POST base + path.
 type action struct {
-	// name begins the keys of its texts.
+	// name is the beginning of the keys of its texts.
 	name, path string
 	needs      access.Scope
 	allApps    bool
-	// page is the screen that shows what was wrong with the form; its path has no other wildcards than that of the action.
+	// page is the screen that shows problems with the form; its path has no other wildcards than that of the action.
 	// Empty: a page of its own.
 	page string
 	do   func(*visit) (done, error)
 }
 
-// content is what a screen shows.
+// content is the content of a screen.
 type content struct {
 	// Title is that of the page; empty: the text NAME.title.
 	Title string
-	// Data is what the template gets.
+	// Data is the data of the template.
 	Data any
 	// Status is 200 if it is 0.
 	Status int
-	// Zone is that of the trigger that the page is about; empty: it is about none, or about several with different ones.
+	// Zone is that of the page's trigger; empty: it has none, or several with different zones.
 	Zone string
 	// Refresh permits the page to refresh itself.
 	Refresh bool
 }
 
-// done is where an action leads.
+// done is the result of an action.
 type done struct {
 	// to is the next page; see visit.link.
 	to string
 	// notice is the key of a text that the next page shows once, and values are names and values for it.
 	notice string
 	values []any
-	// page is shown in place of a redirect, for what can be shown only once; empty: the browser is redirected.
+	// page is shown instead of a redirect, for content that can be shown only once; empty: the browser is redirected.
 	page    string
 	content content
 }
 
-// newMux serves screens, actions and what needs no session.
+// newMux serves screens, actions and the routes that need no session.
 func (c *Console) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -118,7 +118,7 @@ const (
 	adminScope = access.ScopeAdmin
 )
 
-// Paths of what the screens and the actions are about.
+// Paths of the objects of screens and actions.
 const (
 	runPath      = "runs/{run}"
 	appPath      = "apps/{app}"
@@ -129,8 +129,8 @@ const (
 	alertPath    = appPath + "/alerts/{alert}"
 )
 
-// screens lists all screens: those that tell what happens, those of apps and what they hold besides jobs, and those that belong to
-// no app.
+// screens lists all screens: those about events, those of apps and their objects other than jobs, and those that belong
+// to no app.
 func screens() []screen {
 	return []screen{
 		{name: "attention", path: "", needs: readScope, menu: 10, show: showAttention},

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// alertsPage is the alerts of an app, what they fire for, and what happened lately.
+// alertsPage is the alerts of an app, their firing conditions, and the latest events.
 type alertsPage struct {
 	client.List[alert.Alert]
 	App, More string
@@ -31,12 +31,12 @@ func showAlerts(v *visit) (content, error) {
 	return content{Data: page, Refresh: true}, err
 }
 
-// alertPage is one alert with what it knows of jobs, and its events.
+// alertPage is one alert with its states of jobs, and its events.
 type alertPage struct {
 	alert.Alert
-	// Conditions are what it watches, by their words and how long or often.
+	// Conditions are the conditions that it watches, by their words and how long or often.
 	Conditions []fact
-	// To is what gets the notifications.
+	// To is the destination of notifications.
 	To     string
 	States client.List[alert.State]
 	Events client.List[alert.Event]
@@ -60,7 +60,7 @@ func showAlert(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("alert.title", "alert", name), Data: page, Refresh: true}, err
 }
 
-// conditionsOf lists what an alert watches.
+// conditionsOf lists the conditions that an alert watches.
 func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Failure != nil {
 		all = append(all, v.fact("condition.failure", v.Texts.Text("condition.failure.after", "n", alert.Failure.After)))
@@ -82,7 +82,7 @@ func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	return all
 }
 
-// destination names what gets the notifications. The URL of a webhook holds no secret: one that does is stored apart.
+// destination names the destination of notifications. A webhook's URL is no secret: a secret one is stored separately.
 func destination(d target.AlertDestination) string {
 	switch {
 	case d.Webhook != nil:
@@ -93,7 +93,7 @@ func destination(d target.AlertDestination) string {
 	return ""
 }
 
-// alertDone is where an action on an alert leads.
+// alertDone is the result of an action on an alert.
 func (v *visit) alertDone(notice string) done {
 	app, name := v.PathValue("app"), v.PathValue("alert")
 	return done{to: v.link("apps", app, "alerts", name), notice: notice, values: []any{"alert", name}}

@@ -13,7 +13,7 @@ import (
 // pageLength is how many rows a list has.
 const pageLength = 50
 
-// appPage is one app: its pauses, what it uses of its bounds, and its objectives.
+// appPage is one app: its pauses, its use of the bounds, and its objectives.
 type appPage struct {
 	access.App
 	Allowed    []allowedRow
@@ -54,7 +54,7 @@ func allowed(b *target.Bounds) []allowedRow {
 	}
 }
 
-// objectiveRow is how a job does. Attained is empty if it had no fires.
+// objectiveRow is a job's objective and its status. Attained is empty if it had no fires.
 type objectiveRow struct {
 	dispatcher.ObjectiveStatus
 	Attained string
@@ -78,7 +78,7 @@ func showApp(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("app.title", "app", app.Name), Data: page, Refresh: true}, err
 }
 
-// page is the page of a list that the URL asks for.
+// page is the page of a list that the URL requests.
 func (v *visit) page() input.Page {
 	return input.Page{Limit: pageLength, Cursor: v.query("cursor")}
 }
@@ -88,7 +88,7 @@ type listPage[T any] struct {
 	client.List[T]
 	App    string            // empty: the list is of all apps
 	More   string            // the URL of the next page; empty: this is the last
-	Filter map[string]string // as it was given
+	Filter map[string]string // as it was written
 }
 
 func listOf[T any](v *visit, list client.List[T], filter map[string]string) listPage[T] {
@@ -161,7 +161,7 @@ func showGroups(v *visit) (content, error) {
 	return content{Data: listOf(v, list, nil)}, err
 }
 
-// groupPage is one endpoint group with its members, as the node that shows the page sees them.
+// groupPage is one endpoint group with its members, from the view of the node that shows the page.
 type groupPage struct {
 	target.EndpointGroup
 	Members []memberRow
@@ -170,7 +170,7 @@ type groupPage struct {
 	More    string
 }
 
-// memberRow is an endpoint and what the node knows of it.
+// memberRow is an endpoint and the node's view of it.
 type memberRow struct {
 	target.Endpoint
 	Status target.EndpointStatus

@@ -8,22 +8,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// attentionPage answers what is wrong, and what to do about it.
+// attentionPage shows current problems, and how to solve them.
 type attentionPage struct {
-	App string // the only one that is shown; empty: all that the token may see
+	App string // the only one shown; empty: all that the token may see
 	view.Attention
-	// Found are the sections that have something, the most urgent first.
+	// Found are the sections with entries, the most urgent first.
 	Found []attentionCount
-	// AllApps tells that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
+	// AllApps means that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
 	AllApps bool
-	// Upcoming is nil if it is not known, and UpcomingProblem says why.
+	// Upcoming is nil if it is unknown, and UpcomingProblem is the reason.
 	Upcoming        *kit.UpcomingChart
 	UpcomingProblem string
 	Computing       bool
 	Partial         bool
 }
 
-// attentionCount is a section of the page, and how many things it has.
+// attentionCount is a section of the page, and how many entries it has.
 type attentionCount struct {
 	Section string
 	Count   string
@@ -42,7 +42,7 @@ func showAttention(v *visit) (content, error) {
 	return content{Data: page, Refresh: true}, nil
 }
 
-// mostCauses is how many rows the sections have whose rows are long, so that the page stays small.
+// mostCauses is how many rows the sections with long rows have, so that the page stays small.
 const mostCauses = 6
 
 func fewer[T any](all view.Newest[T]) view.Newest[T] {
@@ -52,7 +52,7 @@ func fewer[T any](all view.Newest[T]) view.Newest[T] {
 	return all
 }
 
-// attentionCounts returns the sections that have something, the most urgent first.
+// attentionCounts returns the sections with entries, the most urgent first.
 func attentionCounts(a view.Attention) []attentionCount {
 	var found []attentionCount
 	add := func(section string, count int, more bool) {
@@ -85,8 +85,8 @@ func attentionCounts(a view.Attention) []attentionCount {
 	return found
 }
 
-// addUpcoming adds the picture of the fires to come. Without it, the rest of the page is as useful, so a failure is shown
-// where the picture would be.
+// addUpcoming adds the picture of the upcoming fires. Without it, the rest of the page is still useful, so a failure is
+// shown in place of the picture.
 func (p *attentionPage) addUpcoming(v *visit) {
 	upcoming, err := v.client.Upcoming(v.Context(), p.App)
 	if err != nil {

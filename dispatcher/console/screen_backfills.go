@@ -54,20 +54,20 @@ func showBackfillCancel(v *visit) (content, error) {
 	}, "job", b.Job), nil
 }
 
-// newBackfillPage asks for a backfill. Once it says of what, it has the number of instants.
+// newBackfillPage asks for a backfill. Once the form is filled in, it has the number of instants.
 type newBackfillPage struct {
 	App    string
 	Filter map[string]string
 	Orders []repeat.BackfillOrder
 	Kinds  []repeat.BackfillExisting
 	Count  *repeat.BackfillCount
-	// Fields are what was counted, to be sent as it is.
+	// Fields are the counted form, to be sent unchanged.
 	Fields url.Values
 }
 
 var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
 
-// backfillSpec reads what a form asks for.
+// backfillSpec reads the spec in a form.
 func backfillSpec(f *kit.Fields) repeat.BackfillSpec {
 	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()

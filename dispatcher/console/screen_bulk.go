@@ -37,7 +37,7 @@ func showBulkAction(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
-// bulkFacts are what a filter selects by.
+// bulkFacts are the conditions of a filter.
 func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 	state := v.Texts.Word("state.", f.State)
 	if f.State != "" && slices.Contains(dispatcher.JobStates, dispatcher.JobState(f.State)) {
@@ -63,7 +63,7 @@ func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 
 var bulkFields = []string{"action", "name", "host", "labels", "result", "state", "job", "class", "from", "to", "reason"}
 
-// bulkSpec reads what a form asks for.
+// bulkSpec reads the spec in a form.
 func bulkSpec(f *kit.Fields) repeat.BulkSpec {
 	return repeat.BulkSpec{Action: repeat.BulkVerb(f.Text("action")), Reason: f.Text("reason"), Filter: repeat.BulkFilter{
 		Name: f.Text("name"), Host: f.Text("host"), Labels: f.Labels("labels"), Result: run.State(f.Text("result")),
@@ -81,38 +81,38 @@ func (v *visit) mayBulk(app string) error {
 		string(runScope) + ", " + string(writeScope)}}
 }
 
-// newBulkPage asks for a bulk action. Once it says which, it has the number of what the filter selects, and the first of them.
+// newBulkPage asks for a bulk action. Once filled in, it has the number of selected jobs or runs, and the first ones.
 type newBulkPage struct {
 	App     string
 	Given   map[string]string
 	Verbs   []repeat.BulkVerb
 	Results []run.State
 	Classes []run.Class
-	// JobStates are those of jobs, and run.States those of the runs that some action acts on.
+	// JobStates are those of jobs, and run.States those of the runs on which some action acts.
 	JobStates []dispatcher.JobState
 	RunStates []run.State
-	// Agree is what a person is asked to agree to; nil: nothing yet.
+	// Agree is the action that a person is asked to confirm; nil: nothing yet.
 	Agree *bulkAgreement
 }
 
-// bulkAgreement is what a bulk action would act on.
+// bulkAgreement is the jobs or runs on which a bulk action would act.
 type bulkAgreement struct {
 	repeat.BulkCount
-	// First are some of it, and Others is how many there are besides.
+	// First are some of them, and Others is how many more there are.
 	First  []bulkTarget
 	Others int
-	// Filter are the facts of the filter, and Fields the form that a person agrees to.
+	// Filter are the facts of the filter, and Fields the form that a person confirms.
 	Filter []fact
 	Fields url.Values
 }
 
-// bulkTarget is one of the jobs or runs that a bulk action would act on.
+// bulkTarget is one of the jobs or runs on which a bulk action would act.
 type bulkTarget struct {
 	Name, Link string
 	At         time.Time // of a run
 }
 
-// shownOfBulk is how many jobs or runs a person sees before they agree.
+// shownOfBulk is how many jobs or runs a person sees before they confirm.
 const shownOfBulk = 10
 
 func showNewBulkAction(v *visit) (content, error) {
@@ -136,7 +136,7 @@ func showNewBulkAction(v *visit) (content, error) {
 	return v.filtered(content{Data: page}, err)
 }
 
-// bulkAgreement counts what a bulk action would act on, and names the first.
+// bulkAgreement counts the jobs or runs on which a bulk action would act, and names the first.
 func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *kit.Fields) (*bulkAgreement, error) {
 	count, err := v.client.CountBulk(v.Context(), app, spec)
 	if err != nil {
@@ -151,7 +151,7 @@ func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *kit.Fields) (
 	return asked, err
 }
 
-// firstOfBulk returns the first of what a bulk action would act on.
+// firstOfBulk returns the first jobs or runs on which a bulk action would act.
 func (v *visit) firstOfBulk(app string, spec repeat.BulkSpec) (first []bulkTarget, err error) {
 	few := input.Page{Limit: shownOfBulk}
 	if spec.Action.OfJobs() {
@@ -173,7 +173,7 @@ func (v *visit) firstOfBulk(app string, spec repeat.BulkSpec) (first []bulkTarge
 	return first, err
 }
 
-// startBulkAction begins what a person has agreed to. If the filter selects another number by now, the page asks again.
+// startBulkAction begins a confirmed action. If the filter now selects another number, the page asks again.
 func startBulkAction(v *visit) (done, error) {
 	app, f := v.PathValue("app"), v.fields()
 	if err := v.mayBulk(app); err != nil {
@@ -192,7 +192,7 @@ func startBulkAction(v *visit) (done, error) {
 	return done{to: v.link("apps", app, "bulk", b.ID), notice: "bulk.notice.started"}, err
 }
 
-// cancelBulkAction ends an action; what is done stays done, so nothing asks before.
+// cancelBulkAction ends an action; finished changes stay, so there is no confirmation.
 func cancelBulkAction(v *visit) (done, error) {
 	app, id := v.PathValue("app"), v.PathValue("bulk")
 	if err := v.mayBulk(app); err != nil {

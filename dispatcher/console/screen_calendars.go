@@ -20,7 +20,7 @@ func showCalendars(v *visit) (content, error) {
 const (
 	excludedSpan  = 7 * 24 * time.Hour
 	mostExcluded  = 100
-	mostOfTrigger = 1000 // fires of one trigger that are looked at
+	mostOfTrigger = 1000 // fires of one trigger that are checked
 	excludedSteps = 40 * schedule.StepsPerSearch
 )
 
@@ -31,7 +31,7 @@ type calendarPage struct {
 	Excluded []excludedFire
 	// Used are triggers of this page of jobs that use the calendar.
 	Used int
-	// Partial tells that there are more fires than are shown.
+	// Partial means that there are more fires than are shown.
 	Partial bool
 	// More leads to the next page of jobs.
 	More string
@@ -64,12 +64,12 @@ func showCalendar(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("calendar.title", "calendar", name), Data: page}, nil
 }
 
-// findExcluded finds the fires of jobs that the calendar, as it is now, excluded.
+// findExcluded finds the fires of jobs that the current calendar excluded.
 func (p *calendarPage) findExcluded(ctx context.Context, jobs []dispatcher.Job, all []dispatcher.Calendar) {
 	users, calendars := dispatcher.BuiltOn(all, p.Name), dispatcher.CompileCalendars(all)
 	excludes, err := calendars.Find(p.Name)
 	if err != nil {
-		return // a calendar that cannot be used excludes nothing: its triggers are in state error
+		return // an invalid calendar excludes nothing: its triggers are in state error
 	}
 	budget := schedule.NewBudget(ctx, excludedSteps)
 	for _, job := range jobs {

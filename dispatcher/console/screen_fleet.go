@@ -25,14 +25,14 @@ type nodesPage struct {
 	Fires int
 }
 
-// nodeRow is a node, and what is wrong with it.
+// nodeRow is a node, and its problems.
 type nodeRow struct {
 	dispatcher.Node
 	PerSecond         float64
 	Saturated, Skewed bool
 }
 
-// Shown is the state that the list shows: a node that is active and not well does not look as if it were.
+// Shown is the state in the list: an active node with problems does not look active.
 func (n nodeRow) Shown() string {
 	switch {
 	case n.State != dispatcher.NodeActive:
@@ -98,7 +98,7 @@ func setNode(state dispatcher.NodeState, notice string) func(*visit) (done, erro
 	}
 }
 
-// rollbackPage is the rollback that is not resolved; nil: there is none.
+// rollbackPage is the unresolved rollback, or nil.
 type rollbackPage struct{ *dispatcher.Rollback }
 
 func showRollback(v *visit) (content, error) {
@@ -131,7 +131,7 @@ func resolveRollback(choice dispatcher.RollbackChoice) func(*visit) (done, error
 	}
 }
 
-// statisticsPage is what the runs of each day came to.
+// statisticsPage is the results of the runs of each day.
 type statisticsPage struct {
 	App    string
 	Days   []kit.DayRow
@@ -182,7 +182,7 @@ func showAudit(v *visit) (content, error) {
 	return v.filtered(content{Data: listOf(v, list, f.All(names...))}, err)
 }
 
-// auditEntryPage is one entry with what was before and after it.
+// auditEntryPage is one entry with the values before and after it.
 type auditEntryPage struct {
 	access.AuditEntry
 	BeforeText, AfterText string
@@ -194,7 +194,7 @@ func showAuditEntry(v *visit) (content, error) {
 	if err != nil {
 		return content{}, notFound("entry", wanted)
 	}
-	// The entry is the first one after that which would have the id before.
+	// The entry is the first one after the id just before it.
 	list, err := v.client.Audit(v.Context(), access.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
 		Page: input.Page{Limit: 1, Cursor: access.AuditID(at, id-1)}})
 	if err != nil {
@@ -207,7 +207,7 @@ func showAuditEntry(v *visit) (content, error) {
 	return content{Data: auditEntryPage{entry, indented(entry.Before), indented(entry.After)}}, nil
 }
 
-// indented returns JSON as people read it. The numbers stay as they are stored.
+// indented returns JSON in a readable form. The numbers stay as they are stored.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -278,8 +278,8 @@ func createToken(v *visit) (done, error) {
 	return done{page: "token_secret", content: content{Data: secretPage{issued}}}, err
 }
 
-// tokenConfirm asks before something is done to a token. Its revision is sent with the form, so that what happens to the token
-// is what the person has seen.
+// tokenConfirm asks before an action on a token. The form sends the token's revision, so that the action applies to the
+// token that the person has seen.
 func (v *visit) tokenConfirm(name string, page confirmPage) (content, error) {
 	token, err := v.client.Token(v.Context(), v.PathValue("token"))
 	if err != nil {

@@ -19,31 +19,31 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// jobPage is a job with what happened to it.
+// jobPage is a job with its history.
 type jobPage struct {
 	dispatcher.Job
 	runTable
-	// Rows are the triggers of the page, and MoreRows is a link to those that follow.
+	// Rows are the triggers of the page, and MoreRows is a link to the following ones.
 	Rows     []triggerRow
 	MoreRows string
-	// Strips are those of the first triggers, or of the one that the URL names. More tells that there are others.
+	// Strips are those of the first triggers, or of the one in the URL. More means that there are others.
 	Strips []kit.StripChart
 	More   bool
 	Runs   kit.Part[client.List[run.Run]]
 	Health jobHealth
-	// Durations and Lateness are pictures of the latest runs. Ended tells that one of them is over.
+	// Durations and Lateness are pictures of the latest runs. Ended means that one of them is over.
 	Durations, Lateness kit.Bars
 	Ended               bool
 	Follows             []followRow
 	jobDetails
 }
 
-// jobDetails is what the page of a job shows below its runs.
+// jobDetails is the part of a job's page below its runs.
 type jobDetails struct {
 	Definition kit.Part[string]
 	Changes    kit.Part[client.List[access.AuditEntry]]
 	Slots      *kit.Part[client.List[dispatcher.Slot]] // nil: the job has no slots
-	State      *kit.Part[carriedState]                 // nil: it carries none
+	State      *kit.Part[carriedState]                 // nil: it has none
 	Budget     *kit.Part[dispatcher.ObjectiveStatus]   // nil: it has no objective
 }
 
@@ -53,7 +53,7 @@ type triggerRow struct {
 	dispatcher.Trigger
 }
 
-// carriedState is the state that runs of a job hand on, as text.
+// carriedState is the state that runs of a job carry, as text.
 type carriedState struct {
 	run.CarriedState
 	Text string
@@ -66,7 +66,7 @@ type followRow struct {
 	Target target.Kind
 }
 
-// What a page of a job has of each list.
+// How many entries of each list the page of a job has.
 const (
 	stripsOfJob   = 2
 	triggersOfJob = 30
@@ -92,7 +92,7 @@ func showJob(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
 }
 
-// zone returns the zone of a trigger, or if none is named the one that all triggers of the job share; empty: they have several.
+// zone returns the zone of a trigger, or without a name the one that all triggers of the job share; empty: they differ.
 func (p *jobPage) zone(trigger string) string {
 	if trigger != "" {
 		return p.Triggers[trigger].Timezone
@@ -107,7 +107,7 @@ func (p *jobPage) zone(trigger string) string {
 	return shared
 }
 
-// addTriggers adds a page of the triggers: those after the one that the URL names.
+// addTriggers adds a page of the triggers: those after the one in the URL.
 func (p *jobPage) addTriggers(v *visit) {
 	for _, name := range slices.Sorted(maps.Keys(p.Triggers)) {
 		p.zones[name] = p.Triggers[name].Timezone
@@ -122,7 +122,7 @@ func (p *jobPage) addTriggers(v *visit) {
 	}
 }
 
-// addStrips adds the strips of the trigger that the URL names, or of the first ones.
+// addStrips adds the strips of the trigger in the URL, or of the first ones.
 func (p *jobPage) addStrips(v *visit) {
 	names := slices.Sorted(maps.Keys(p.Triggers))
 	if asked := v.query("trigger"); asked != "" {
@@ -143,7 +143,7 @@ func (p *jobPage) addStrips(v *visit) {
 	}
 }
 
-// Named returns the trigger of a name, nil if there is none.
+// Named returns the trigger of a name, or nil.
 func (p jobPage) Named(name string) *triggerRow {
 	found, is := p.Triggers[name]
 	if !is {
@@ -152,12 +152,12 @@ func (p jobPage) Named(name string) *triggerRow {
 	return &triggerRow{name, found}
 }
 
-// Latest returns the runs that the table has; the pictures have more.
+// Latest returns the runs in the table; the pictures have more.
 func (p jobPage) Latest() []run.Run {
 	return p.Runs.Value.Items[:min(len(p.Runs.Value.Items), runsOfTable)]
 }
 
-// addDetails adds what else is known of the job.
+// addDetails adds the other details of the job.
 func (p *jobPage) addDetails(v *visit) {
 	ctx := v.Context()
 	p.Changes = kit.ReadPart(v.client.Audit(ctx, access.AuditQuery{
@@ -181,7 +181,7 @@ func (p *jobPage) addDetails(v *visit) {
 	}
 }
 
-// follows lists what follows the events of a job.
+// follows lists the jobs and targets that follow the events of a job.
 func follows(job dispatcher.Job) []followRow {
 	var found []followRow
 	for _, one := range []struct {
@@ -200,7 +200,7 @@ func follows(job dispatcher.Job) []followRow {
 	return found
 }
 
-// TargetName says what the job calls: a host, a function, a group, a queue or a topic.
+// TargetName names the target of the job: a host, a function, a group, a queue or a topic.
 func (p jobPage) TargetName() string {
 	switch t := p.Target; {
 	case t.Webhook != nil:
@@ -217,8 +217,8 @@ func (p jobPage) TargetName() string {
 	return ""
 }
 
-// addCharts draws how long the latest runs took and how late they began, the oldest first. A run that is not over is drawn as far
-// as it has come.
+// addCharts draws how long the latest runs took and how late they began, the oldest first. A run that is not over is
+// drawn up to now.
 func (p *jobPage) addCharts(v *visit) {
 	var took, late []kit.Bar
 	for _, r := range slices.Backward(p.Runs.Value.Items) {
@@ -231,7 +231,7 @@ func (p *jobPage) addCharts(v *visit) {
 		}
 		began, first := r.StartedAt, r.FirstStartedAt
 		switch r.Attempt {
-		case 0: // one that waits has the time at which it was deferred
+		case 0: // for a waiting run, that is the time at which it was deferred
 			began = nil
 		case 1:
 			first = cmp.Or(first, r.StartedAt)
@@ -256,23 +256,23 @@ func (p *jobPage) addCharts(v *visit) {
 	p.Durations, p.Lateness = kit.NewDurationBars(took, format), kit.NewDurationBars(late, format)
 }
 
-// jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
+// jobHealth shows in words whether a job works, at the top of its page. It is derived from the latest runs.
 type jobHealth struct {
 	// Alerts are conditions that hold for the job.
 	Alerts kit.Part[client.List[alert.State]]
-	// Wait is the host that runs of the job wait for, nil if they wait for none.
+	// Wait is the host for which runs of the job wait, nil if they wait for none.
 	Wait *hostWait
-	// Latest is the run that was scheduled last of those that have a result: they are over, or an attempt failed.
+	// Latest is the run with a result that was scheduled last: it is over, or an attempt failed.
 	Latest *run.Run
 	// Failure is the latest failure, and Success the latest run that succeeded, nil if the latest runs have none.
 	Failure, Success *run.Run
-	// FailingSince is when the first run was scheduled that failed after the latest success; zero: the latest result is a success.
+	// FailingSince is when the first failed run since the latest success was scheduled; zero: none failed since.
 	FailingSince time.Time
-	// Examined is how many runs this is told by.
+	// Examined is how many runs it is derived from.
 	Examined int
 }
 
-// hostWait is what runs of the job wait for, because the circuit of the host is open.
+// hostWait is the host for which runs of the job wait, because its circuit is open.
 type hostWait struct {
 	Host string
 	// Runs is how many of the latest runs wait, and Since when the first of them was scheduled.
@@ -285,7 +285,7 @@ type hostWait struct {
 // alertsOfJob is how many conditions the top of a job's page has.
 const alertsOfJob = 10
 
-// addHealth adds what the latest runs, and the alerts, say of the job.
+// addHealth adds the results of the latest runs and the alerts.
 func (p *jobPage) addHealth(v *visit) {
 	p.Health = healthOf(p.Runs.Value.Items)
 	p.Health.Alerts = kit.ReadPart(v.client.AlertStates(v.Context(), alert.StateQuery{
@@ -296,11 +296,11 @@ func (p *jobPage) addHealth(v *visit) {
 	}
 }
 
-// attempted returns a run as its latest real attempt left it: a run that is deferred says so in place of how that failed.
+// attempted returns a run with the failure of its latest real attempt: a deferred run itself shows the deferral.
 func attempted(v *visit, r run.Run) *run.Run {
 	found, err := v.client.Run(v.Context(), r.ID)
 	if err != nil {
-		return &r // what is known says enough
+		return &r // the known result is enough
 	}
 	for _, a := range slices.Backward(found.Attempts) {
 		if a.Class != "" && a.Class != run.ClassCircuitOpen {
@@ -311,7 +311,7 @@ func attempted(v *visit, r run.Run) *run.Run {
 	return &found
 }
 
-// healthOf returns what runs say, of which the first was scheduled last.
+// healthOf returns the health that runs show, the latest scheduled first.
 func healthOf(runs []run.Run) jobHealth {
 	h := jobHealth{Examined: len(runs)}
 	for i := range runs {
@@ -326,7 +326,7 @@ func healthOf(runs []run.Run) jobHealth {
 			}
 		case kit.ShapeOfRun(r.State) == kit.ShapeFailed || r.State == run.Retrying && r.Class != "": // or it goes on after a failed attempt
 			if h.Failure == nil || h.Failure.Attempt == 0 && r.Attempt > 0 && h.Success == nil {
-				h.Failure = r // one that was attempted says more than one that waits
+				h.Failure = r // an attempted run shows more than a waiting one
 			}
 			if h.Success == nil {
 				h.FailingSince = r.ScheduledAt
@@ -352,7 +352,7 @@ func (h *jobHealth) wait(run *run.Run) {
 	}
 }
 
-// Wrong tells whether there is anything to look at.
+// Wrong reports whether there are problems.
 func (h jobHealth) Wrong() bool {
 	return !h.FailingSince.IsZero() || h.Wait != nil || len(h.Alerts.Value.Items) > 0 || h.Alerts.Problem != ""
 }

@@ -12,26 +12,26 @@ import (
 
 // jobsPage is a page of the list of jobs.
 type jobsPage struct {
-	// Refused tells that something is wrong with the filter, so nothing is listed.
+	// Refused means that the filter is invalid, so nothing is listed.
 	Refused bool
 	Filter  jobsFilter
 	Jobs    []dispatcher.JobSummary
-	Next    string // link to the following page; empty: there is none
+	Next    string // link to the following page; empty: none
 	First   string // link to the first page; empty: this is it
 	States  []dispatcher.JobState
 	Results []run.State
-	// MayRun tells that there is a column of buttons; some of its rows may have none.
+	// MayRun means that there is a column of buttons; some of its rows may have none.
 	MayRun bool
-	// Bulk links to a new bulk action on all that the filter selects; empty: the filter names no app, or the token may begin none.
+	// Bulk links to a new bulk action on these jobs; empty: the filter names no app, or the token may begin none.
 	Bulk string
 }
 
-// jobsFilter is what the URL says of the jobs that are wanted.
+// jobsFilter is the filter of jobs in the URL.
 type jobsFilter struct {
 	App, State, Result, Name, Host, Label string
 }
 
-// Any tells whether anything is filtered.
+// Any reports whether the filter has any condition.
 func (f jobsFilter) Any() bool { return f != jobsFilter{} }
 
 // pageOfJobs is how many jobs a page of the list has.

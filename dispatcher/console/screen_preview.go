@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// previewPage says when an expression fires.
+// previewPage shows when an expression fires.
 type previewPage struct {
 	previewForm
-	// Problem is what the API found wrong with it; nil: nothing.
+	// Problem is the problem that the API found in it; nil: none.
 	Problem *problemView
-	// Found is what it responded, nil if nothing was asked.
+	// Found is the response, nil if nothing was asked.
 	Found    *view.Preview
 	Rows     []previewRow
 	Words    string
@@ -27,7 +27,7 @@ type previewPage struct {
 	Nights   []night
 }
 
-// previewForm is what a person asks for, and may choose from.
+// previewForm is the form, and its choices.
 type previewForm struct {
 	Expression, Dialect, Timezone, App, Calendar, Count, From, Gap, Overlap, Identity string
 
@@ -49,14 +49,14 @@ type night struct {
 	Fires []previewRow
 }
 
-// What is shown of the nights with a change of the clock.
+// Bounds of the list of nights with a change of the clock.
 const (
 	nightsAhead  = 366 * 24 * time.Hour
 	mostNights   = 4
 	firesOfNight = 3 // before and after each
 )
 
-// showPreview shows the form, and the fires of what it has.
+// showPreview shows the form, and the fires of its expression.
 func showPreview(v *visit) (content, error) {
 	page := previewPage{previewForm: previewForm{
 		Expression: v.query("expression"), Dialect: v.query("dialect"), Timezone: v.query("timezone"), App: v.query("app"),
@@ -85,7 +85,7 @@ func showPreview(v *visit) (content, error) {
 		shown.Zone = page.Found.Timezone
 	}
 	if err != nil {
-		if _, asked := errors.AsType[input.Problems](err); !asked { // otherwise the form is shown again with what was wrong in it
+		if _, asked := errors.AsType[input.Problems](err); !asked { // otherwise the form is shown again with the problems in it
 			return content{}, err
 		}
 		problem := v.problemOf(err)
@@ -95,7 +95,7 @@ func showPreview(v *visit) (content, error) {
 	return shown, nil
 }
 
-// request returns what to ask the API.
+// request returns the request to the API.
 func (p previewPage) request() (view.PreviewRequest, error) {
 	var problems input.Problems
 	asked := view.PreviewRequest{
@@ -121,14 +121,14 @@ func (p previewPage) request() (view.PreviewRequest, error) {
 	return asked, problems.Err()
 }
 
-// add adds what the schedule says of itself: its description, its warnings, and the nights in which the clock changes. These
-// leave calendars out, which the page says; the fire times of the API do not.
+// add adds the schedule's description, its warnings, and the nights in which the clock changes. These leave calendars
+// out, as the page states; the fire times of the API do not.
 func (p *previewPage) add(asked view.PreviewRequest) {
 	resolved := p.Found.Schedule
-	resolved.Gap, resolved.Overlap = asked.Gap, asked.Overlap // a rule that was not given is warned of
+	resolved.Gap, resolved.Overlap = asked.Gap, asked.Overlap // a missing rule gets a warning
 	parsed, err := resolved.Parse(asked.Identity, p.Found.From, nil)
 	if err != nil {
-		return // the API has accepted it, so it says what is wrong
+		return // the API has accepted it, so it reports problems itself
 	}
 	p.Words = parsed.Describe(p.Found.From)
 	p.Rows = previewRows(parsed, p.Found.FireTimes)
@@ -175,21 +175,21 @@ func previewRows(parsed *schedule.Schedule, times []time.Time) []previewRow {
 	return rows
 }
 
-// explainPage says what became of one scheduled time of a trigger, and why.
+// explainPage shows the result of one scheduled time of a trigger, and the reasons.
 type explainPage struct {
 	App, Job, Trigger string
 	// Zone is that of the trigger, if times are shown in it.
 	Zone string
-	// At is what the form has.
+	// At is the text in the form.
 	At string
-	// Problem says what is wrong with At.
+	// Problem is the problem with At.
 	Problem string
-	// Found is the explanation as the command line prints it, nil if no time is given. Its type belongs to a package that the
-	// console does not know.
+	// Found is the explanation as the command line prints it, nil if no time is given. Its type belongs to a package
+	// that the console does not import.
 	Found any
 }
 
-// showExplain explains the time that the query names.
+// showExplain explains the time in the query.
 func showExplain(v *visit) (content, error) {
 	page := explainPage{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger"), At: v.query("at")}
 	result := content{Title: v.Texts.Text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
@@ -212,7 +212,7 @@ func showExplain(v *visit) (content, error) {
 	return result, nil
 }
 
-// parsedTime returns the time that a form has, or what is wrong with it.
+// parsedTime returns the time in a form, or the problem with it.
 func parsedTime(text string) (at time.Time, problem string) {
 	at, err := input.ParseInstant(text)
 	if err != nil {
@@ -221,8 +221,8 @@ func parsedTime(text string) (at time.Time, problem string) {
 	return at, ""
 }
 
-// zoneOf returns the zone of a trigger if times are to be shown in it; empty: they are not, or the trigger was deleted. Only that
-// costs a request, because runs and explanations do not say their zone.
+// zoneOf returns the zone of a trigger if times are shown in it; empty: they are not, or the trigger was deleted. Only
+// that costs a request, because runs and explanations do not contain their zone.
 func (v *visit) zoneOf(app, job, trigger string) string {
 	if v.Zone.Choice != kit.ZoneTrigger || trigger == "" {
 		return ""

@@ -19,7 +19,7 @@ import (
 type runsPage struct {
 	runTable
 	App, Job, Trigger, State, From, To string
-	// Problems are what is wrong with the filter; nothing is listed then.
+	// Problems are the problems with the filter; nothing is listed then.
 	Problems []string
 	Runs     []run.Run
 	Next     string
@@ -55,10 +55,10 @@ func showRuns(v *visit) (content, error) {
 	return result, nil
 }
 
-// runTable is what the table of runs needs of its page.
+// runTable is the data of the table of runs.
 type runTable struct{ zones map[string]string }
 
-// Zone returns the zone of a trigger; empty: it is not known.
+// Zone returns the zone of a trigger; empty: unknown.
 func (t runTable) Zone(trigger string) string { return t.zones[trigger] }
 
 // Took returns how long the latest attempt of a run took, nil if it is not over.
@@ -78,19 +78,19 @@ type runPage struct {
 	TimeZone string
 	// Stages are its waits and attempts, for the picture and the table.
 	Stages []kit.Stage
-	// Given is the payload that the run was given, as text; empty: that of its job.
+	// Given is the payload of the run itself, as text; empty: that of its job.
 	Given   string
 	Tries   []tryRow
 	Request kit.Part[target.ShownRequest]
 	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
 	Shards     *kit.Part[client.List[run.Run]]
 	MoreShards string
-	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
+	// Log is that of an executor, nil unless the URL requests it. LogAttempt is the attempt that has one; 0: none has.
 	Log        *kit.Part[target.ExecutorLog]
 	LogAttempt int
 }
 
-// tryRow is an attempt. Full tells that the stored response is shown whole: that is so for one attempt of a page.
+// tryRow is an attempt. Full means that the stored response is shown completely: that is so for one attempt of a page.
 type tryRow struct {
 	run.Attempt
 	Full bool
@@ -115,7 +115,7 @@ func showRun(v *visit) (content, error) {
 		}))
 		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
 	}
-	if attempt, err := strconv.Atoi(v.query("log")); err == nil && attempt >= 1 { // that is a request to the executor
+	if attempt, err := strconv.Atoi(v.query("log")); err == nil && attempt >= 1 { // a request to the executor
 		log := kit.ReadPart(v.client.RunLog(v.Context(), run.ID, attempt, 1))
 		page.Log = &log
 	}
@@ -123,7 +123,7 @@ func showRun(v *visit) (content, error) {
 	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
 
-// addTries adds the attempts; the URL says whose response is shown whole, by default the latest.
+// addTries adds the attempts; the URL selects the attempt with a complete response, by default the latest.
 func (p *runPage) addTries(v *visit) {
 	full, err := strconv.Atoi(v.query("attempt"))
 	if err != nil && len(p.Attempts) > 0 {
@@ -150,24 +150,24 @@ func (p runPage) Began() time.Time { return p.Stages[0].From }
 // Until is the end of the last stage; see Began.
 func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
 
-// Ended tells whether the run is over.
+// Ended reports whether the run is over.
 func (p runPage) Ended() bool { return slices.Contains(kit.FinalStates(), p.Run.State) }
 
-// MayRetry tells whether the run can be attempted again now.
+// MayRetry reports whether the run can be attempted again now.
 func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == run.Retrying }
 
-// Explains tells whether the scheduled time is one of a trigger, which can be explained.
+// Explains reports whether the scheduled time is one of a trigger, which can be explained.
 func (p runPage) Explains() bool {
 	return p.Trigger != "" && p.Kind == run.KindSchedule && p.Parent == ""
 }
 
-// MayEnd tells whether a person can end the run in place of the callback.
+// MayEnd reports whether a person can end the run instead of the callback.
 func (p runPage) MayEnd() bool { return p.Run.State == run.WaitingCallback }
 
-// Waits says what the run waits for, in the words of the command line; empty: for nothing.
+// Waits returns what the run waits for, in the words of the command line; empty: for nothing.
 func (p runPage) Waits() string { return p.Waiting() }
 
-// Lateness returns how late the first attempt began, nil if that is not known.
+// Lateness returns how late the first attempt began, nil if that is unknown.
 func (p runPage) Lateness() *time.Duration {
 	var began time.Time
 	switch {
@@ -199,13 +199,13 @@ type deadLettersPage struct {
 	listPage[run.Run]
 	States  []run.State
 	Classes []run.Class
-	// Replay is the URL of the page that replays all that the filter selects.
+	// Replay is the URL of the page that replays all dead letters that the filter selects.
 	Replay string
 }
 
 var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
-// given returns some fields that are not empty, for a link or a form.
+// given returns the fields that are not empty, for a link or a form.
 func given(f *kit.Fields, names ...string) url.Values {
 	values := url.Values{}
 	for _, name := range names {

@@ -14,11 +14,11 @@ import (
 type timelinePage struct {
 	App, Job string
 	From, To time.Time
-	// GivenFrom and GivenTo are what the query has for them, which need not be times.
+	// GivenFrom and GivenTo are their texts in the query, which need not be times.
 	GivenFrom, GivenTo string
-	// Apps are those to choose from, if none is chosen.
+	// Apps are the choices, if none is chosen.
 	Apps []access.App
-	// Problems are what is wrong with the query; nothing is drawn then.
+	// Problems are the problems with the query; nothing is drawn then.
 	Problems []string
 	Chart    kit.RowsChart
 	// Earlier, Later and Present are links to the same length of time before, after and around the present.
@@ -27,14 +27,14 @@ type timelinePage struct {
 	Legend                  []string
 }
 
-// What a timeline shows unless its URL says otherwise.
+// The defaults of a timeline.
 const (
 	timelinePast = 6 * time.Hour
 	timelineNext = 2 * time.Hour
 	// rowsOfTimeline is how many jobs a page has.
 	rowsOfTimeline = 15
 	// markRoom is the room of a mark: marks that are closer are drawn as one.
-	markRoom = 36 // the width of a mark, and by how much it may be moved to stay on its side of the present
+	markRoom = 36 // the width of a mark, and how far it may be moved to stay on its side of the present
 )
 
 // showTimeline draws the jobs of an app over time.
@@ -70,7 +70,7 @@ func showTimeline(v *visit) (content, error) {
 	return content{Data: page, Refresh: true}, nil
 }
 
-// readSpan reads the time that the URL names.
+// readSpan reads the time in the URL.
 func (p *timelinePage) readSpan(v *visit) {
 	p.From, p.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
 	p.Problems = v.readBounds(&p.From, &p.To)
@@ -113,8 +113,8 @@ type crowd struct {
 	marks   int
 }
 
-// events returns what to draw of a row. Marks that are too close to be told apart are one: with the worst of their shapes, and
-// never what has happened with what is planned.
+// events returns the marks of a row. Marks that are too close to distinguish are one: with the worst of their shapes,
+// and never past and planned events together.
 func (p *timelinePage) events(v *visit, axis kit.Span, now time.Time, row view.TimelineRow) []kit.RowEvent {
 	var crowds []crowd
 	for _, mark := range row.Marks {
@@ -172,7 +172,7 @@ func severity(shape string) int {
 	return 0
 }
 
-// event returns what to draw of one mark or of a crowd, and where it leads: to the run, the explanation, or the list of runs.
+// event returns one mark or a crowd as a mark, with its link: to the run, the explanation, or the list of runs.
 func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) kit.RowEvent {
 	e := kit.RowEvent{From: c.first.ScheduledAt, Shape: c.shape}
 	zone := v.Zone.In(now, "").Location()
@@ -208,7 +208,7 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) kit.R
 	return e
 }
 
-// linkOf returns where several marks lead: to the list that has them. What is planned is in none.
+// linkOf returns the link of several marks: to the list of them. Planned fires are in none.
 func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
 	q := url.Values{"job": {job}, "from": {input.FormatInstant(c.first.ScheduledAt)}, "to": {input.FormatInstant(c.last)}}
 	switch c.shape {
@@ -220,7 +220,7 @@ func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
 	return v.linkQuery(q, "apps", p.App, "runs")
 }
 
-// drawnSpan returns from when to when a run is drawn: from its first start to its end, or until now.
+// drawnSpan returns the span of a run in the picture: from its first start to its end, or until now.
 func drawnSpan(mark view.TimelineMark, now time.Time) (from, to time.Time) {
 	from = mark.ScheduledAt
 	if mark.StartedAt != nil {

@@ -23,12 +23,12 @@ const (
 	sessionCookie  = "carillon"
 	noticeCookie   = "carillon-notice"
 	settingsCookie = "carillon-settings"
-	zoneCookie     = "carillon-zone" // which the script sets
+	zoneCookie     = "carillon-zone" // set by the script
 	loginCookie    = "carillon-login"
 	securePrefix   = "__Host-"
 )
 
-// secure tells whether the browser reaches the console by https.
+// secure reports whether the browser reaches the console by https.
 func (v *visit) secure() bool {
 	return v.TLS != nil || v.console.opts.URL != nil && v.console.opts.URL.Scheme == "https"
 }
@@ -41,7 +41,7 @@ func (v *visit) cookieName(name string) string {
 	return name
 }
 
-// cookie returns the value of a cookie; empty: there is none.
+// cookie returns the value of a cookie, or an empty text.
 func (v *visit) cookie(name string) string {
 	if found, err := v.Cookie(v.cookieName(name)); err == nil {
 		return found.Value
@@ -49,7 +49,7 @@ func (v *visit) cookie(name string) string {
 	return ""
 }
 
-// setCookie sets a cookie for some time; an empty value takes it away.
+// setCookie sets a cookie for some time; an empty value removes it.
 func (v *visit) setCookie(name, value string, life time.Duration) {
 	set := &http.Cookie{
 		Name: v.cookieName(name), Value: value, Path: "/", HttpOnly: true, Secure: v.secure(), SameSite: http.SameSiteLaxMode,
@@ -61,7 +61,7 @@ func (v *visit) setCookie(name, value string, life time.Duration) {
 	http.SetCookie(v.w, set)
 }
 
-// signedIn wraps what needs a session.
+// signedIn wraps the routes that need a session.
 func (c *Console) signedIn(serve func(*visit)) func(*visit) {
 	return func(v *visit) {
 		switch found, err := v.findSession(); {
@@ -79,11 +79,11 @@ func (c *Console) signedIn(serve func(*visit)) func(*visit) {
 func (v *visit) findSession() (found bool, err error) {
 	value, err := base64.RawURLEncoding.DecodeString(v.cookie(sessionCookie))
 	if err != nil || len(value) != sessionBytes {
-		return false, nil // it is no cookie of ours
+		return false, nil // not a cookie of ours
 	}
 	ctx, cancel := context.WithTimeout(v.Context(), sessionPatience)
 	defer cancel()
-	// A page that asks for itself again keeps no session alive, or a forgotten tab would for ever.
+	// A page that refreshes itself keeps no session alive. Otherwise, a forgotten tab would keep one permanently.
 	refreshes := v.Header.Get(refreshHeader) != "" || v.Header.Get("Sec-Fetch-Dest") == "empty"
 	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.Now, !refreshes)
 	switch {
@@ -101,16 +101,16 @@ func (v *visit) findSession() (found bool, err error) {
 	return true, err
 }
 
-// refreshHeader is what the script sends with the requests that no person makes.
+// refreshHeader is sent by the script with the requests that no person makes.
 const refreshHeader = "Carillon-Refresh"
 
-// rulesHold tells whether a session of an identity was permitted by the rules in force.
+// rulesHold reports whether a session of an identity was permitted by the current rules.
 func (v *visit) rulesHold(session access.Session) bool {
 	login := v.console.opts.Login
 	return session.Rules == "" || login != nil && session.Rules == login.Rules()
 }
 
-// newClient returns a client that speaks through a transport. It tries nothing twice: a person can.
+// newClient returns a client that uses a transport. It does not retry: a person can.
 func (v *visit) newClient(transport http.RoundTripper, token string) (*client.Client, error) {
 	return client.New("http://console.invalid", token, client.Options{UserAgent: "carillon-console", RetryFor: -1, Transport: transport})
 }
@@ -134,13 +134,13 @@ func (v *visit) begin(token access.APIToken, rules string) error {
 	return nil
 }
 
-// settingsLife is how long a browser keeps what a person has chosen.
+// settingsLife is how long a browser keeps a person's choices.
 const settingsLife = 365 * 24 * time.Hour
 
 // themes are the appearances of the pages.
 func themes() []string { return []string{"auto", "light", "dark"} }
 
-// readSettings reads what the person has chosen; what is not valid has its default.
+// readSettings reads the person's choices; invalid ones have their default.
 func (v *visit) readSettings() {
 	chosen, _ := url.ParseQuery(v.cookie(settingsCookie))
 	var browser string
@@ -154,7 +154,7 @@ func (v *visit) readSettings() {
 	}
 }
 
-// settings keeps what a person chooses, and shows the page again.
+// settings stores a person's choices, and shows the page again.
 func (c *Console) settings(v *visit) {
 	if !v.readForm() {
 		return

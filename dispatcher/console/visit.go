@@ -31,13 +31,13 @@ type visit struct {
 	token   access.APIToken
 	session *access.Session
 	theme   string
-	// id names the request in the log and in the audit log.
+	// id identifies the request in the log and in the audit log.
 	id string
-	// problem is what was wrong with the form that the page shows again; nil: nothing.
+	// problem is the problem with the form that the page shows again; nil: none.
 	problem *problemView
 }
 
-// visitKey is the key of the context under which a request has its visit.
+// visitKey is the context key of a request's visit.
 type visitKey struct{}
 
 func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
@@ -59,9 +59,9 @@ func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 	return v
 }
 
-// admit checks what all requests have to pass, and goes on.
+// admit makes the checks for all requests, and continues.
 func (c *Console) admit(v *visit, serve func()) {
-	if c.opts.API != nil { // there is nothing to protect before
+	if c.opts.API != nil { // before that there is nothing to protect
 		if wait := c.opts.API.Admit(v.Request, v.Now); wait > 0 {
 			v.limited(wait)
 			return
@@ -82,7 +82,7 @@ func (c *Console) admit(v *visit, serve func()) {
 	serve()
 }
 
-// by is who makes the request, for the audit log.
+// by is the caller of the request, for the audit log.
 func (v *visit) by() input.Change {
 	address, _, _ := net.SplitHostPort(v.RemoteAddr)
 	return input.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.Now}
@@ -91,8 +91,8 @@ func (v *visit) by() input.Change {
 // query returns a value of the URL's query.
 func (v *visit) query(name string) string { return v.URL.Query().Get(name) }
 
-// readBounds reads the times that the URL names as from and to, and returns what is wrong with them. One that is not given, or not
-// a time, stays as it is.
+// readBounds reads the times from and to in the URL, and returns the problems with them. One that is missing, or not a
+// time, stays the same.
 func (v *visit) readBounds(from, to *time.Time) (problems []string) {
 	for _, bound := range []struct {
 		field string
@@ -125,12 +125,12 @@ func (v *visit) more(cursor string) string {
 // sameWith returns the URL of this page with another query.
 func (v *visit) sameWith(q url.Values) string { return "?" + q.Encode() }
 
-// may tells whether the token has a scope for an app; an empty app is what belongs to none.
+// may reports whether the token has a scope for an app; an empty app stands for objects that belong to none.
 func (v *visit) may(scope access.Scope, app string) bool {
 	return v.token.May(scope) && (len(v.token.Apps) == 0 || slices.Contains(v.token.Apps, app))
 }
 
-// permits tells whether a page or an action is for the token.
+// permits reports whether the token may use a page or an action.
 func (v *visit) permits(needs access.Scope, allApps bool) bool {
 	return v.token.May(needs) && (!allApps || len(v.token.Apps) == 0)
 }
@@ -149,7 +149,7 @@ func (v *visit) serveScreen(s screen) {
 	v.render(s.name, shown)
 }
 
-// serveAction does what a form asks for, and goes to the next page.
+// serveAction carries out the request of a form, and goes to the next page.
 func (v *visit) serveAction(a action) {
 	if !v.permits(a.needs, a.allApps) {
 		v.fail(&pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope", a.needs}})
@@ -173,7 +173,7 @@ func (v *visit) serveAction(a action) {
 	v.redirect(result.to)
 }
 
-// readForm reads the form as soon as there is a place for that. If it cannot, it shows why, and returns false.
+// readForm reads the form as soon as there is a place for it. If it cannot, it shows the reason, and returns false.
 func (v *visit) readForm() bool {
 	leave, wait := v.console.opts.API.AdmitBody(v.Request, v.token)
 	if wait > 0 {
@@ -192,7 +192,7 @@ func (v *visit) readForm() bool {
 	return true
 }
 
-// failForm shows the page of an action again, with what was wrong.
+// failForm shows the page of an action again, with the problems.
 func (v *visit) failForm(a action, err error) {
 	at := slices.IndexFunc(v.console.screens, func(s screen) bool { return s.name == a.page })
 	if at < 0 || v.databaseAway(err) {
@@ -217,7 +217,7 @@ func (v *visit) redirect(to string) {
 	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// fields returns those of the form of a POST, or of the query of a GET.
+// fields returns the fields of the form of a POST, or of the query of a GET.
 func (v *visit) fields() *kit.Fields {
 	if v.Method == http.MethodPost {
 		return kit.FieldsOf(v.PostForm)
@@ -225,7 +225,7 @@ func (v *visit) fields() *kit.Fields {
 	return kit.FieldsOf(v.URL.Query())
 }
 
-// filtered returns a page whose filter a person has filled in: what is wrong with the filter is shown in the page.
+// filtered returns a page with a filter that a person has filled in: the page shows the problems with the filter.
 func (v *visit) filtered(page content, err error) (content, error) {
 	if err == nil {
 		return page, nil
@@ -239,7 +239,7 @@ func (v *visit) filtered(page content, err error) (content, error) {
 	return page, nil
 }
 
-// link returns the relative URL of a page: link("apps", app, "jobs", job). Without segments it is that of the first page.
+// link returns the relative URL of a page: link("apps", app, "jobs", job). Without segments it is the first page's.
 func (v *visit) link(segments ...string) string {
 	var b strings.Builder
 	b.WriteString(v.root())
@@ -260,7 +260,7 @@ func (v *visit) linkQuery(q url.Values, segments ...string) string {
 	return v.link(segments...) + "?" + kit.Encoded(q)
 }
 
-// root returns the relative URL of the console: it holds below any path at which a proxy shows it.
+// root returns the relative URL of the console: it works below any path of a proxy.
 func (v *visit) root() string {
 	below, found := strings.CutPrefix(v.URL.EscapedPath(), base)
 	if !found {
@@ -269,10 +269,10 @@ func (v *visit) root() string {
 	if up := strings.Repeat("../", strings.Count(below, "/")); up != "" {
 		return up
 	}
-	return "./" // so that a colon in what follows makes no scheme of it
+	return "./" // otherwise a colon in the next segment would make it a scheme
 }
 
-// here returns this page below the console, with its query, as link would not: it is the next of a login.
+// here returns this page below the console, with its query, in a form that link cannot give: it is the next of a login.
 func (v *visit) here() string {
 	here := strings.TrimPrefix(v.URL.EscapedPath(), base)
 	if v.URL.RawQuery != "" {
@@ -281,7 +281,7 @@ func (v *visit) here() string {
 	return here
 }
 
-// next returns the URL for what here returned of an earlier page; that of the first page if it is anything else.
+// next returns the URL for a text that here returned on an earlier page; the first page for any other text.
 func (v *visit) next(text string) string {
 	if !isNext(text) {
 		text = ""
@@ -292,7 +292,7 @@ func (v *visit) next(text string) string {
 // elsewhere matches paths that lead out of the console, or to its login.
 var elsewhere = regexp.MustCompile(`^/|//|\\|(^|/)\.\.?(/|$)|^log(in|out)`)
 
-// isNext tells whether text can be a page below the console. A browser reads a backslash as a slash, and leaves out some bytes.
+// isNext reports whether text can be a page below the console. Browsers read \ as a slash, and leave out some bytes.
 func isNext(text string) bool {
 	if text == "" || len(text) > maxQuery || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// Bars are a picture of values in their order, such as how long the latest runs took.
+// Bars are a picture of values in their order, such as the durations of the latest runs.
 type Bars struct {
 	Width, Height int
 	// Top is the label of the upper edge.
@@ -23,11 +23,11 @@ type barMark struct {
 	Class, Title        string
 }
 
-// Bar is a value to draw: Class is that of its state, and Title says in words what it shows.
+// Bar is a value to draw: Class is that of its state, and Title describes it in words.
 type Bar struct {
 	Value        float64
 	Class, Title string
-	// At is its time in the zone of the page, for the axis; zero: the axis is made otherwise.
+	// At is its time in the zone of the page, for the axis; zero: the axis has no times.
 	At time.Time
 }
 
@@ -35,7 +35,7 @@ type Bar struct {
 const (
 	barsWidth  = 720
 	barsHeight = 120
-	leastBar   = 2 // a value that is not zero can be seen
+	leastBar   = 2 // a value that is not zero is visible
 )
 
 // newBars draws values up to a top. Zero has no mark.
@@ -66,7 +66,7 @@ func NewDurationBars(values []Bar, format func(time.Duration) string) Bars {
 	}
 	top := ceilDuration(max(time.Duration(longest), time.Millisecond))
 	b := newBars(values, float64(top), format(top))
-	if len(values) > 0 && !values[0].At.IsZero() { // they follow one another at any times
+	if len(values) > 0 && !values[0].At.IsZero() { // they have times at any distance
 		const form = "2006-01-02 15:04"
 		first, last := values[0].At, values[len(values)-1].At
 		b.Ticks = []tick{{At: 0, Label: first.Format(form), Offset: offset(first)}}
@@ -77,7 +77,7 @@ func NewDurationBars(values []Bar, format func(time.Duration) string) Bars {
 	return b
 }
 
-// GroupDigits writes a count with a narrow space between thousands, as in 12 345, which no language reads as a decimal point.
+// GroupDigits writes a count with a narrow space between thousands, as in 12 345, which is a decimal point nowhere.
 func GroupDigits(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	sign := ""
@@ -93,12 +93,12 @@ func GroupDigits(n int64) string {
 // DayChart is a drawing with a column for each day.
 type DayChart struct {
 	Width, Height int
-	// Most is what the highest column stands for.
+	// Most is the value of the highest column.
 	Most    int64
 	Columns []dayColumn
 }
 
-// dayColumn is a day. Its parts lie on one another, those that did not succeed on top.
+// dayColumn is a day. Its parts are stacked, those that did not succeed on top.
 type dayColumn struct {
 	Day      string
 	X, Width float64
@@ -161,7 +161,7 @@ type DayRow struct {
 	Total int64
 }
 
-// Progress is a bar of several parts, as a drawing. What it shows is in a table as well.
+// Progress is a bar of several parts, as a drawing. A table shows the same values.
 type Progress struct {
 	Width int
 	Parts []progressPart
@@ -203,13 +203,13 @@ func ProgressBar(total int, parts ...Portion) Progress {
 	return b
 }
 
-// UpcomingChart is a picture of how many fires come in each step of the next day.
+// UpcomingChart is a picture of the number of fires in each step of the next day.
 type UpcomingChart struct {
 	Bars  Bars
 	Total int
-	// Peaks are the steps with the most fires, the largest first; those that are herds say so.
+	// Peaks are the steps with the most fires, the largest first; herds are marked.
 	Peaks []peak
-	// Hours are the fires of each hour, for the table that says the same as the picture.
+	// Hours are the fires of each hour, for the table of the picture's values.
 	Hours []hourOfFires
 }
 
@@ -218,12 +218,12 @@ type peak struct {
 	At    time.Time
 	To    time.Time
 	Count int
-	// Times is how many times the mean of all steps that is.
+	// Times is how many times the mean of all steps the peak has.
 	Times int
 	Herd  bool
 }
 
-// hourOfFires is how many fires an hour has, which begins at At.
+// hourOfFires is the number of fires in the hour that begins at At.
 type hourOfFires struct {
 	At    time.Time
 	Count int
@@ -236,7 +236,7 @@ const (
 	mostPeaks = 3
 )
 
-// NewUpcoming draws counts of fires by steps from a time on. title says in words what a step has.
+// NewUpcoming draws counts of fires by steps from a time on. title describes a step in words.
 func NewUpcoming(from time.Time, step time.Duration, counts []int, zone *time.Location, title func(at time.Time,
 	count int) string) UpcomingChart {
 	c := UpcomingChart{Peaks: peaks(from, step, counts)}

@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// RowsChart is a picture of what happened, and what is planned, over time: a row for each job.
+// RowsChart is a picture of past and planned events over time: a row for each job.
 type RowsChart struct {
 	Width, Height int
 	Ticks         []tick
-	// Now is where the line of the present is, below 0 if it is not in the picture.
+	// Now is the position of the line of the present, below 0 if it is outside of the picture.
 	Now  float64
 	Rows []chartRow
 }
@@ -23,18 +23,18 @@ type chartRow struct {
 	Y           float64
 	Label, Link string
 	Marks       []rowMark
-	// More tells that the row has more marks than are drawn.
+	// More means that the row has more marks than are drawn.
 	More bool
 }
 
 // rowMark is one run, misfire or planned fire. Shape is the name of its mark, as in the strip of a trigger.
 type rowMark struct {
 	X                  float64 // of the left edge of the mark, whose middle is at its time
-	From, Width        float64 // of what has a length; Width is 0 if the mark covers it
+	From, Width        float64 // of an event with a length; Width is 0 if the mark covers it
 	Shape, Title, Link string
 }
 
-// RowEvent is something to draw in a row; To is zero for what has no length.
+// RowEvent is something to draw in a row; To is zero for an event without a length.
 type RowEvent struct {
 	From, To           time.Time
 	Shape, Title, Link string
@@ -47,7 +47,7 @@ const (
 	markWidth = 24
 )
 
-// NewRows draws rows over a span of time. Rows are added with add.
+// NewRows draws rows over a span of time. Add adds the rows.
 func NewRows(axis Span, zone *time.Location, now time.Time) RowsChart {
 	c := RowsChart{Width: RowsWidth, Ticks: axis.ticks(zone, 12, RowsWidth), Now: -1}
 	if !now.Before(axis.From) && !now.After(axis.To) {
@@ -73,7 +73,7 @@ func (c *RowsChart) Add(axis Span, label, link string, events []RowEvent, more b
 	c.Height = len(c.Rows) * rowHeight
 }
 
-// Legend returns the shapes that occur.
+// Legend returns the shapes in the chart.
 func (c *RowsChart) Legend() []string {
 	seen := map[string]bool{}
 	for _, row := range c.Rows {
@@ -84,8 +84,8 @@ func (c *RowsChart) Legend() []string {
 	return occurring(seen)
 }
 
-// place returns the left edge of a mark whose middle is at a time. What has happened ends at the line of the present at the latest,
-// and what is planned begins there at the earliest.
+// place returns the left edge of a mark whose middle is at a time. Past events end at the line of the present at the
+// latest, and planned ones begin there at the earliest.
 func (c *RowsChart) place(middle float64, planned bool) float64 {
 	x := middle - markWidth/2
 	if c.Now >= 0 && planned {
@@ -103,22 +103,22 @@ type StripChart struct {
 	Cells    []stripMark
 	// From and To are the first and the last time.
 	From, To time.Time
-	// Incomplete says why there are fewer cells than usual.
+	// Incomplete is the reason why there are fewer cells than usual.
 	Incomplete string
-	// Problem says why there is no strip.
+	// Problem is the reason why there is no strip.
 	Problem string
-	// Legend are the shapes that occur, in the order of view.CellKinds.
+	// Legend are the shapes in the strip, in the order of view.CellKinds.
 	Legend []string
 }
 
 // stripMark is one cell: a shape, a word and a link to its explanation.
 type stripMark struct {
 	Shape, Title, Link string
-	// Now tells that the present is just before the cell.
+	// Now means that the present is just before the cell.
 	Now bool
 }
 
-// Shapes of what became of a scheduled time. Each has a word, a form and a color of its own.
+// Shapes of the results of a scheduled time. Each has a word, a form and a color of its own.
 const (
 	ShapeOK       = "ok"
 	ShapeFailed   = "failed"
@@ -133,7 +133,7 @@ const (
 	shapeMissing  = "missing"
 )
 
-// Shapes are all of them, in the order of legends.
+// Shapes returns all of them, in the order of legends.
 func Shapes() []string {
 	return []string{
 		ShapeOK, ShapeFailed, ShapeRetrying, ShapeLive, ShapeMisfire, ShapeSkipped, shapeExcluded, shapeWaiting, ShapePlanned, shapeNone,
@@ -202,12 +202,12 @@ func NewStrip(r Reader, strip view.Strip, link func(at time.Time) string) StripC
 	return chart
 }
 
-// occurring returns those of the shapes that were seen, in the order of legends.
+// occurring returns the shapes that occur, in the order of legends.
 func occurring(seen map[string]bool) []string {
 	return slices.DeleteFunc(Shapes(), func(shape string) bool { return !seen[shape] })
 }
 
-// titleOfCell says in words what a cell shows: when, what, and how late and how long it was.
+// titleOfCell describes a cell in words: when, what, and how late and how long it was.
 func titleOfCell(r Reader, cell view.StripCell, shape string, zone *time.Location) string {
 	title := cell.ScheduledAt.In(zone).Format(TitleTime)
 	if cell.Until != nil {
@@ -233,22 +233,22 @@ func titleOfCell(r Reader, cell view.StripCell, shape string, zone *time.Locatio
 	return title
 }
 
-// TitleTime is how marks of charts write times: in the zone of the page, with its offset.
+// TitleTime is the format of times in marks of charts: in the zone of the page, with its offset.
 const TitleTime = "2006-01-02 15:04:05 Z07:00"
 
 // tick is a mark on an axis.
 type tick struct {
 	At    float64 // in units of the picture
 	Label string
-	// Offset is that of the zone, on the first mark of an axis and where it changes; empty: as on the mark before.
+	// Offset is that of the zone, on the first mark of an axis and at changes; empty: as on the mark before.
 	Offset string
 }
 
-// Percent returns where the mark is on an axis under bars, which CSS scales.
+// Percent returns the position of the mark on an axis under bars, which CSS scales.
 func (t tick) Percent() float64 { return round(100 * t.At / barsWidth) }
 
-// Anchor returns which end of the label is at the mark, so that the labels at the ends of an axis under bars stay within it; empty: its
-// middle.
+// Anchor returns the end of the label that is at the mark, so that the labels at the ends of an axis under bars stay
+// within it; empty: its middle.
 func (t tick) Anchor() string {
 	switch p := t.Percent(); {
 	case p < 5:
@@ -259,12 +259,12 @@ func (t tick) Anchor() string {
 	return ""
 }
 
-// Span is what a horizontal axis shows.
+// Span is the range of a horizontal axis.
 type Span struct {
 	From, To time.Time
 }
 
-// X returns where a time is on an axis of a width; times outside the span are at its ends.
+// X returns the position of a time on an axis of a width; times outside the span are at its ends.
 func (s Span) X(at time.Time, width float64) float64 {
 	whole := s.To.Sub(s.From)
 	if whole <= 0 {
@@ -273,7 +273,7 @@ func (s Span) X(at time.Time, width float64) float64 {
 	return round(width * min(max(float64(at.Sub(s.From))/float64(whole), 0), 1))
 }
 
-// quarter divides each offset of a zone that is in use, so a local time that a tick may have is a multiple of it.
+// quarter divides each offset of a zone that is in use, so each possible local time of a tick is a multiple of it.
 const quarter = 15 * time.Minute
 
 // ticks returns at most a number of ticks, at even local times of a zone.

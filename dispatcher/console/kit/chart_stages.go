@@ -14,7 +14,7 @@ type Stage struct {
 	// Attempt is the number of the attempt, 0 for waits.
 	Attempt  int
 	From, To time.Time
-	// Open tells that it has not ended: To is now, or for a planned wait the time that it is planned to end at.
+	// Open means that it has not ended: To is now, or for a planned wait its planned end.
 	Open  bool
 	Class string // that of its colour
 	// X and Width are its place in the picture.
@@ -28,7 +28,7 @@ func (s Stage) Took() time.Duration { return s.To.Sub(s.From) }
 const (
 	stageClaim    = "claim"    // from the scheduled time until a node claimed it
 	stageStart    = "start"    // from the claim until the attempt began: held until due, for a slot, a worker or a rate
-	stageFirst    = "first"    // from the scheduled time until the first attempt, of a run whose first claim is not known any more
+	stageFirst    = "first"    // from the scheduled time until the first attempt, of a run whose first claim is no longer known
 	stageAttempt  = "attempt"  // an attempt
 	stageRetry    = "retry"    // between attempts
 	stageCallback = "callback" // an attempt that the target accepted and has not ended
@@ -38,7 +38,7 @@ const (
 // Sizes of the picture of stages.
 const (
 	stagesWidth = 960
-	leastStage  = 14 // what took no time can be seen
+	leastStage  = 14 // a stage without a length is visible
 )
 
 // Stages returns the life of a run until now, in order, with places in a picture.
@@ -72,7 +72,7 @@ func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []Stage {
 	return []Stage{wait(stageRetry, since, a.StartedAt)}
 }
 
-// underWay returns what goes on with a run that has not ended, after the attempts that are over.
+// underWay returns the current stages of a run that has not ended, after its finished attempts.
 func underWay(r run.Run, since, now time.Time) []Stage {
 	if slices.Contains(FinalStates(), r.State) {
 		return nil
@@ -112,7 +112,7 @@ func wait(what string, from, to time.Time) Stage {
 	return Stage{What: what, From: from, To: to, Class: "wait"}
 }
 
-// place gives each stage its part of the picture by how long it took, but none less than leastStage.
+// place gives each stage its part of the picture in proportion to its length, but at least leastStage.
 func place(all []Stage) {
 	whole := time.Duration(0)
 	for _, s := range all {

@@ -1,3 +1,3 @@
-// Package kit has what the pages of the console are made of: charts, texts, times in a zone, badges, and the fields of forms. It knows
-// neither requests nor pages: a Reader tells it who reads, and when.
+// Package kit has the building blocks of the console's pages: charts, texts, times in a zone, badges, and the fields of
+// forms. It knows neither requests nor pages: a Reader holds the language, the zone and the time.
 package kit

@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Fields are what a person has filled into a form, and all that is wrong with it.
+// Fields are the values of a form, and all problems with them.
 type Fields struct {
 	values   url.Values
 	Problems input.Problems
 }
 
-// FieldsOf returns those with some values.
+// FieldsOf returns Fields with some values.
 func FieldsOf(values url.Values) *Fields { return &Fields{values: values} }
 
 // Text returns a field without the space around it.
@@ -47,7 +47,7 @@ func (f *Fields) Duration(name string) input.Duration {
 	return d
 }
 
-// Until returns the end of something that begins now and lasts as long as a field says; nil if it is empty.
+// Until returns the end of a period that begins now and lasts as long as a field; nil if it is empty.
 func (f *Fields) Until(name string, now time.Time) *time.Time {
 	d := f.Duration(name)
 	if d <= 0 {
@@ -71,7 +71,7 @@ func (f *Fields) Number(name string, standard int) int {
 	return n
 }
 
-// Labels returns the labels of a field, as name=value with commas between them. The API says what is wrong with them.
+// Labels returns the labels of a field, as name=value with commas between them. The API reports problems with them.
 func (f *Fields) Labels(name string) input.Labels {
 	return input.ParseLabels(strings.ReplaceAll(f.Text(name), " ", ""))
 }
@@ -81,10 +81,10 @@ func (f *Fields) List(name string) []string {
 	return strings.FieldsFunc(f.values.Get(name), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
 }
 
-// Err returns all that is wrong, as Problems, or nil.
+// Err returns all problems, as Problems, or nil.
 func (f *Fields) Err() error { return f.Problems.Err() }
 
-// All returns some fields as they were given, for a form that is shown again.
+// All returns some fields as they were written, for a form that is shown again.
 func (f *Fields) All(names ...string) map[string]string {
 	given := make(map[string]string, len(names))
 	for _, name := range names {
@@ -93,8 +93,8 @@ func (f *Fields) All(names ...string) map[string]string {
 	return given
 }
 
-// Part is a piece of a page that is read by a request of its own. If that fails, the rest of the page is as useful, so Problem is
-// shown in its place.
+// Part is a piece of a page that has its own request. If the request fails, the rest of the page is still useful, so
+// Problem is shown in its place.
 type Part[T any] struct {
 	Value   T
 	Problem string

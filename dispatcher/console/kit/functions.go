@@ -45,7 +45,7 @@ func AddQuery(to string, pairs ...any) (string, error) {
 	return to + separator + Encoded(q), nil
 }
 
-// Encoded returns a query with the colons of its times as they are, which is legible, and shorter on pages with many of them.
+// Encoded returns a query without escapes for the colons of its times, which is legible and shorter.
 func Encoded(q url.Values) string { return strings.ReplaceAll(q.Encode(), "%3A", ":") }
 
 // Dict returns a map of names and values, for partials.
@@ -60,7 +60,7 @@ func Dict(pairs ...any) (map[string]any, error) {
 	return of, nil
 }
 
-// instant returns a time that a template gives; false: there is none.
+// instant returns a time from a template; false: there is none.
 func instant(at any) (time.Time, bool) {
 	switch t := at.(type) {
 	case time.Time:
@@ -73,10 +73,10 @@ func instant(at any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// None stands for a value that there is not.
+// None stands for a missing value.
 const None template.HTML = `<span class="none">–</span>`
 
-// TimeHTML returns a time in the zone that was chosen, always with its offset.
+// TimeHTML returns a time in the chosen zone, always with its offset.
 func (r Reader) TimeHTML(at any, trigger ...string) template.HTML {
 	t, is := instant(at)
 	if !is {
@@ -106,7 +106,7 @@ func (r Reader) AgoHTML(at any) template.HTML {
 		r.Texts.Text(key, "duration", r.Texts.rough(d)), `</time>`)
 }
 
-// Markup joins parts, of which every second one is text and is escaped.
+// Markup joins parts. Every second one is text and is escaped.
 func Markup(parts ...string) template.HTML {
 	var b strings.Builder
 	for i, part := range parts {
@@ -118,7 +118,7 @@ func Markup(parts ...string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every text in it is escaped
 }
 
-// lengthOf returns a length of time that a template gives; false: there is none.
+// lengthOf returns a length of time from a template; false: there is none.
 func lengthOf(d any) (time.Duration, bool) {
 	switch d := d.(type) {
 	case time.Duration:
@@ -186,7 +186,7 @@ func (t *Texts) rough(d time.Duration) string {
 	return ""
 }
 
-// NamedHTML shows a value of the API by its word, and the value itself, which people declare in Terraform and search for.
+// NamedHTML shows a value of the API by its word, and the value itself, which people declare and search for.
 func (r Reader) NamedHTML(prefix, value string) template.HTML {
 	word := r.Texts.Word(prefix, value)
 	switch {
@@ -203,7 +203,7 @@ func Icon(name string) template.HTML {
 	return Markup(`<svg class="icon" aria-hidden="true" focusable="false"><use href="#icon-`, name, `"></use></svg>`)
 }
 
-// Tone returns how a state looks: each has a colour and a shape, and the badge also has the word.
+// Tone returns the look of a state: each has a colour and a shape, and the badge also has the word.
 func Tone(state string) string {
 	switch state {
 	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "closed", "met", "valid":
@@ -219,7 +219,7 @@ func Tone(state string) string {
 	case "skipped", "skip", "cancelled", "superseded", "excluded", "none":
 		return "off"
 	}
-	return "idle" // planned, waiting, init, executing, which says nothing of results, and what has no tone of its own
+	return "idle" // planned, waiting, init, executing, which is no result yet, and values without a tone of their own
 }
 
 // Badge shows a state by word, shape and colour.

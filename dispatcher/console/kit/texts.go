@@ -14,23 +14,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Texts are all words of the console in one language. A text has placeholders, such as {name}. One that depends on a number is
-// KEY.one and KEY.other, of which the value named n decides.
+// Texts are all words of the console in one language. A text has placeholders, such as {name}. A text that depends on a
+// number has the keys KEY.one and KEY.other; the value named n selects one.
 type Texts struct {
 	Language string // as in the attribute lang: that of the file
 	All      map[string]string
 }
 
-// FirstLanguage is for those who ask for none that there is.
+// FirstLanguage is the language if no accepted one exists.
 const FirstLanguage = "en"
 
 // Languages are the texts of each language, by its tag.
 type Languages map[string]*Texts
 
-// LanguageChoice is a language by its tag, and in its own words.
+// LanguageChoice is a language by its tag, and its name in that language.
 type LanguageChoice struct{ Tag, Name string }
 
-// LoadTexts reads every language that there is a file of.
+// LoadTexts reads the languages of all files.
 func LoadTexts(files fs.FS) (Languages, error) {
 	names, err := fs.Glob(files, "texts/*.json")
 	if err != nil {
@@ -54,7 +54,7 @@ func LoadTexts(files fs.FS) (Languages, error) {
 	return all, nil
 }
 
-// Of returns the one that was chosen, or the first that the browser accepts and that there is.
+// Of returns the chosen language, or the first existing one that the browser accepts.
 func (l Languages) Of(chosen, accepted string) *Texts {
 	if found := l[chosen]; found != nil {
 		return found
@@ -89,11 +89,11 @@ func (l Languages) Choices() (all []LanguageChoice) {
 	return all
 }
 
-// Has tells whether there is a text of a key.
+// Has reports whether a key has a text.
 func (t *Texts) Has(key string) bool { return t.All[key] != "" || t.All[key+".other"] != "" }
 
-// Text returns a text with its values, which are given as name and value in turns. A key that there is no text of is returned
-// itself, which no page of a release shows: a test looks for all of them.
+// Text returns a text with its values, which are given as name and value in turns. For a key without a text it returns
+// the key, which no page of a release shows: a test looks for all of them.
 func (t *Texts) Text(key string, values ...any) string {
 	var number string
 	pairs := make([]string, 0, len(values))
@@ -120,8 +120,8 @@ func (t *Texts) Text(key string, values ...any) string {
 	return strings.NewReplacer(pairs...).Replace(found)
 }
 
-// Word returns the text of a value of the API, such as a class of failure; the value itself if there is none, as of a node that
-// knows more values than this one.
+// Word returns the text of a value of the API, such as a class of failure. It returns the value itself if it has none,
+// as from a node that knows more values than this one.
 func (t *Texts) Word(prefix, value string) string {
 	if key := WordKey(prefix, value); t.Has(key) {
 		return t.Text(key)
@@ -132,7 +132,7 @@ func (t *Texts) Word(prefix, value string) string {
 // WordKey is the key of the word for a value. Keys have no blanks.
 func WordKey(prefix, value string) string { return prefix + strings.ReplaceAll(value, " ", "_") }
 
-// WordAndValue is word with the value after it, for places that have no markup.
+// WordAndValue is Word with the value after it, for places without markup.
 func (t *Texts) WordAndValue(prefix, value string) string {
 	if word := t.Word(prefix, value); word != value {
 		return word + " (" + value + ")"
@@ -140,7 +140,7 @@ func (t *Texts) WordAndValue(prefix, value string) string {
 	return value
 }
 
-// TextOf returns a value as a text shows it.
+// TextOf returns a value in the form for a text.
 func TextOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -151,7 +151,7 @@ func TextOf(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Reader is who reads a page, and when: in a language, and with times in a zone.
+// Reader is the language and the zone of a page's reader, and the time.
 type Reader struct {
 	Now   time.Time
 	Zone  Zone
@@ -161,7 +161,7 @@ type Reader struct {
 // ZoneChoice is the zone in which a person wants to see times.
 type ZoneChoice string
 
-// The zones that people can choose.
+// The choices of a zone.
 const (
 	ZoneUTC     ZoneChoice = "utc"
 	ZoneTrigger ZoneChoice = "trigger"
@@ -171,13 +171,13 @@ const (
 // ZoneChoices returns all of them, in the order of the settings.
 func ZoneChoices() []ZoneChoice { return []ZoneChoice{ZoneUTC, ZoneTrigger, ZoneBrowser} }
 
-// ZoneOption is a choice as the settings offer it. Shown is the zone and its offset now; empty: it is not known on this page.
+// ZoneOption is a choice in the settings. Shown is the zone and its offset now; empty: unknown on this page.
 type ZoneOption struct {
 	Choice ZoneChoice
 	Shown  string
 }
 
-// ZoneOptions returns all choices. trigger is the name of the zone of the trigger that the page is about; empty: it is about none.
+// ZoneOptions returns all choices. trigger is the name of the zone of the page's trigger; empty: it has none.
 func (r Reader) ZoneOptions(trigger string) []ZoneOption {
 	named := func(l *time.Location) string {
 		if l == nil {
@@ -190,14 +190,14 @@ func (r Reader) ZoneOptions(trigger string) []ZoneOption {
 	}
 }
 
-// Zone is how a visit shows times.
+// Zone is the zone of times in a visit.
 type Zone struct {
 	Choice ZoneChoice
-	// browser is the zone of the browser; nil: its script has not told.
+	// browser is the zone of the browser; nil: its script has not set it.
 	browser *time.Location
 }
 
-// ReadZone returns the zone for what was chosen, and the name of that of the browser.
+// ReadZone returns the zone for a choice, and the name of the browser's zone.
 func ReadZone(chosen, browser string) Zone {
 	z := Zone{Choice: ZoneUTC, browser: location(browser)}
 	switch choice := ZoneChoice(chosen); {
@@ -207,7 +207,7 @@ func ReadZone(chosen, browser string) Zone {
 	return z
 }
 
-// location returns the zone of a name in the time zone data of the program; nil: there is none.
+// location returns the zone of a name in the time zone data of the program, or nil.
 func location(name string) *time.Location {
 	if name == "" {
 		return nil
@@ -219,7 +219,7 @@ func location(name string) *time.Location {
 	return found
 }
 
-// In returns t in the zone that was chosen. trigger is the name of the zone of the trigger that t belongs to; empty: it belongs to none.
+// In returns t in the chosen zone. trigger is the name of the zone of t's trigger; empty: t belongs to none.
 func (z Zone) In(t time.Time, trigger string) time.Time {
 	switch z.Choice {
 	case ZoneBrowser:
