@@ -33,9 +33,9 @@ func alertLinks(t *testing.T) map[string]string {
 	return links
 }
 
-// A link of an alert opens a page that there is, the filter in it is one that the page shows as chosen, and its section is
-// there when it has something.
-func TestLinksOfAlertsListWhatTheAlertIsAbout(t *testing.T) {
+// A link of an alert opens an existing page, the page shows the filter in it as chosen, and its section appears when it
+// has entries.
+func TestLinksOfAlertsOpenTheirObjects(t *testing.T) {
 	t.Parallel()
 	responses := operateDone()
 	maps.Copy(responses, watchDone())

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// declare puts what paths and JSON say with the API, as a client does.
+// declare puts objects, given as paths and JSON, with the API, like a client.
 func (w *trial) declare(secret string, pairs ...string) {
 	w.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -36,8 +36,8 @@ func (w *trial) declare(secret string, pairs ...string) {
 // daily is a job as JSON.
 const daily = `{"target":{"webhook":{"url":"https://hooks.example/in"}},"triggers":{"daily":{"expression":"0 0 6 * * ?","timezone":"UTC"}}}`
 
-// A person agrees to a number and to the names on the card. What the filter selects may have changed since.
-func TestBulkActionsNameWhatTheyActOnAndAskAgainIfItChanged(t *testing.T) {
+// A person confirms a number and the names on the card. The selection of the filter may have changed since.
+func TestBulkActionsNameTheirObjectsAndAskAgainAfterAChange(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	deploy := w.token("deploy", everything())

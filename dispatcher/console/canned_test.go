@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
-// canned is an API that responds with what a test wants, so that pages are the same each time. Who is signed in is real.
+// canned is an API with responses set by a test, so that pages are the same each time. The sessions are real.
 type canned struct {
 	console.API
 	mu        sync.Mutex
@@ -71,7 +71,7 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Request: r, Body: io.NopCloser(&text)}, nil
 }
 
-// limited returns no more items of a list than were asked for.
+// limited returns no more items of a list than the limit.
 func limited(given any, limit string) any {
 	list, is := given.(map[string]any)
 	most, err := strconv.Atoi(limit)

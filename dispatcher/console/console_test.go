@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func TestPageShowsWhatTheTokenMaySee(t *testing.T) {
+func TestPageShowsOnlyObjectsOfTheToken(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
-// mostOfAssets is what a browser that compresses may have to get, in bytes, before it can show a page.
+// mostOfAssets is how many bytes a browser that compresses may have to get before it can show a page.
 const mostOfAssets = 60 << 10
 
 func TestAssetsAreSmall(t *testing.T) {
@@ -42,8 +42,8 @@ func TestAssetsAreSmall(t *testing.T) {
 	}
 }
 
-// Without a browser the console asks neither the API nor the store, and nothing of it runs: both would panic, and the bubble fails
-// if a goroutine is left.
+// Without a browser the console calls neither the API nor the store, and runs no code: both would panic, and the bubble
+// fails if a goroutine is left.
 func TestConsoleWithoutABrowserDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

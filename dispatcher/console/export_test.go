@@ -4,10 +4,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
-// Update tells whether golden files are written.
+// Update reports whether golden files are written.
 func Update() bool { return *update }
 
-// Action is what an action declares of itself.
+// Action is the declaration of an action.
 type Action struct {
 	Path  string
 	Needs access.Scope

@@ -55,7 +55,7 @@ func TestSearchesAndLinksOfPages(t *testing.T) {
 	}
 }
 
-func TestFilterThatThereIsNotIsToldAndNothingListed(t *testing.T) {
+func TestInvalidFilterIsShownAndNothingListed(t *testing.T) {
 	t.Parallel()
 	b := newTrial(t).signedIn(reads())
 	got := b.get("jobs?state=FOO&name=in")
@@ -68,7 +68,7 @@ func TestFilterThatThereIsNotIsToldAndNothingListed(t *testing.T) {
 	}
 }
 
-func TestNodeThatIsNotWellDoesNotLookActive(t *testing.T) {
+func TestUnhealthyNodeDoesNotLookActive(t *testing.T) {
 	t.Parallel()
 	skewed, late, well := nodeOf("skewed"), nodeOf("late"), nodeOf("well")
 	skewed.Lag, late.ClockOffset, well.Lag, well.ClockOffset = 0, 0, 0, 0

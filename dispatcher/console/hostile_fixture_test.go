@@ -10,14 +10,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// checked are the fields that pages find something by, or whose form the API checks: they keep what they have.
+// checked are the fields by which pages find objects, or whose form the API checks: they keep their values.
 var checked = map[string]bool{
 	"AuditEntry.ID": true, "Endpoint.ID": true, "EndpointStatus.ID": true,
 }
 
 // notShown are the fields that no page shows as text.
 var notShown = map[string]bool{
-	// They are in addresses alone, or the address of the page has them.
+	// They are only in addresses, or the address of the page has them.
 	"APIToken.ID": true, "Alert.App": true, "Backfill.App": true, "BulkAction.App": true, "Calendar.App": true,
 	"EndpointGroup.App": true, "Explanation.App": true, "Explanation.Job": true, "Explanation.Trigger": true, "Job.App": true,
 	"Job.Name": true, "RunSummary.ID": true, "ShownRequest.Run": true, "Strip.App": true, "Strip.Job": true,
@@ -37,14 +37,14 @@ var notShown = map[string]bool{
 	"StaticEndpoint.Labels": true, "StaticEndpoint.Labels[]": true, "StripCell.Why": true, "XXLJobSettings.AppName": true,
 }
 
-// filler writes a text into every string of a value that the API may respond with, and makes what is missing.
+// filler writes a text into every string of a value that the API may respond with, and makes missing parts.
 type filler struct {
 	text   func(field string) string
-	fields map[string]string     // what was written, by fields such as "Run.Error"
-	within map[reflect.Type]bool // the types on the way, which may hold themselves
+	fields map[string]string     // the written texts, by fields such as "Run.Error"
+	within map[reflect.Type]bool // the types on the way, which may contain themselves
 }
 
-// fill fills a value that can be set. A type of strings that is not string has values of its own, which the API checks.
+// fill fills a value that can be set. A named type of strings has fixed values, which the API checks.
 func (f *filler) fill(v reflect.Value, field string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -81,7 +81,7 @@ func (f *filler) fill(v reflect.Value, field string) {
 	}
 }
 
-// fillStruct fills the fields that JSON has.
+// fillStruct fills the fields in the JSON.
 func (f *filler) fillStruct(v reflect.Value) {
 	of := v.Type()
 	if of == reflect.TypeFor[time.Time]() {
@@ -103,7 +103,7 @@ func (f *filler) fillStruct(v reflect.Value) {
 	}
 }
 
-// fillMap fills the values of a map, and its keys if they are any text.
+// fillMap fills the values of a map, and its keys if they may be any text.
 func (f *filler) fillMap(v reflect.Value, field string) {
 	of := v.Type()
 	filled := reflect.MakeMap(of)
@@ -135,7 +135,7 @@ func raw(text string) json.RawMessage {
 	return json.RawMessage(strings.TrimSpace(b.String()))
 }
 
-// filled returns responses of which every field has a text, and the fields.
+// filled returns responses with a text in every field, and the fields.
 func filled(t *testing.T, responses map[string]any, text func(string) string) (map[string]any, map[string]string) {
 	t.Helper()
 	f := &filler{text: text, fields: map[string]string{}, within: map[reflect.Type]bool{}}
@@ -165,7 +165,7 @@ func filled(t *testing.T, responses map[string]any, text func(string) string) (m
 	return all, f.fields
 }
 
-// keepNames gives an object back what it is asked for by: the client refuses an object of another name.
+// keepNames restores the names by which an object is requested: the client refuses an object of another name.
 func keepNames(filled, original reflect.Value) {
 	for _, name := range []string{"ID", "App", "Name", "Job", "Trigger", "Run"} {
 		if field := original.FieldByName(name); field.IsValid() && field.Kind() == reflect.String {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// sent is a form with what was written into it.
+// sent is a form with the texts written into it.
 type sent struct {
 	method, at string
 	values     url.Values
@@ -62,7 +62,7 @@ func formsOf(t *testing.T, got page, text func(string) string) (forms []sent) {
 	return forms
 }
 
-// answers returns what becomes of all forms of all pages with a text in every field, by page and action.
+// answers returns the results of all forms of all pages with a text in every field, by page and action.
 func answers(t *testing.T, text func(string) string) map[string]shown {
 	t.Helper()
 	all := map[string]shown{}
@@ -86,7 +86,7 @@ func answers(t *testing.T, text func(string) string) map[string]shown {
 	return all
 }
 
-// answered sends a form, follows where it leads, and notes the page.
+// answered sends a form, follows its redirect, and notes the page.
 func (b *browser) answered(t *testing.T, name string, form sent, text func(string) string, all map[string]shown) {
 	t.Helper()
 	var got page
@@ -116,13 +116,13 @@ func (b *browser) answered(t *testing.T, name string, form sent, text func(strin
 	}
 }
 
-// chosen are the fields of filters in which a person chooses; what is none of the choices is not chosen.
+// chosen are the fields of filters with choices; any other text is not chosen.
 var chosen = map[string]bool{
 	"state": true, "result": true, "class": true, "refused": true, "order": true, "existing": true, "action": true, "decision": true,
 	"dialect": true, "gap": true, "overlap": true, "app": true, "days": true,
 }
 
-// What is written into a form comes back as it is, if the form is shown again, and runs nothing. It need not be UTF-8.
+// Texts in a form come back unchanged, if the form is shown again, and run nothing. They need not be UTF-8.
 func TestHostileFormsRunNothing(t *testing.T) {
 	t.Parallel()
 	want := answers(t, harmless)
@@ -132,7 +132,7 @@ func TestHostileFormsRunNothing(t *testing.T) {
 	for name, text := range hostileTexts {
 		texts[name] = text
 	}
-	delete(texts, "long") // which is too long for an address
+	delete(texts, "long") // it is too long for an address
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

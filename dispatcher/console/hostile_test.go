@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// hostileTexts are what an attacker writes into a field, which is named within it.
+// hostileTexts are texts of an attacker in a field, each with the name of the field in it.
 var hostileTexts = map[string]func(field string) string{
 	"markup": func(field string) string {
 		return `</textarea></title></svg><script>alert("` + field + `")</script><!--`
@@ -38,13 +38,13 @@ var hostileTexts = map[string]func(field string) string{
 // harmless is a text that no page can take for anything else.
 func harmless(field string) string { return "the " + strings.ReplaceAll(field, ".", " ") }
 
-// shown is what a page makes of texts.
+// shown is a page's content of texts.
 type shown struct {
 	// elements are their names, each with the names of its attributes.
 	elements []string
 	// at is its address below the console.
 	at string
-	// texts are what can be read, and links what can be followed.
+	// texts are the readable texts, and links the links.
 	texts, links []string
 }
 
@@ -77,7 +77,7 @@ func read(t *testing.T, page string) (s shown) {
 	return s
 }
 
-// has tells whether a text can be read.
+// has reports whether a text is readable.
 func (s shown) has(text string) bool {
 	return slices.ContainsFunc(s.texts, func(one string) bool { return strings.Contains(one, text) })
 }
@@ -122,7 +122,7 @@ func textsOf(v reflect.Value) (all []string) {
 	return all
 }
 
-// pagesWith returns all pages of an API that responds with a text in every field, and by field what a page has to show.
+// pagesWith returns all pages of an API that responds with a text in every field, and the expected text by field.
 func pagesWith(t *testing.T, text func(string) string) (pages map[string]shown, fields map[string]string) {
 	t.Helper()
 	pages, fields = map[string]shown{}, map[string]string{}
@@ -158,12 +158,12 @@ func pagesWith(t *testing.T, text func(string) string) (pages map[string]shown, 
 	return pages, fields
 }
 
-// hidesSomething tells whether a text holds a character that browsers act on instead of showing it.
+// hidesSomething reports whether a text holds a character that browsers act on instead of showing it.
 func hidesSomething(text string) bool {
 	return strings.ContainsFunc(strings.Join(strings.Fields(text), ""), input.UnsafeToShow)
 }
 
-// Whatever a field of the API holds, pages show it as it is: no text becomes an element, an attribute or an address.
+// Pages show any text in a field of the API unchanged: no text becomes an element, an attribute or an address.
 func TestHostileTextsAreShownAndRunNothing(t *testing.T) {
 	t.Parallel()
 	want, _ := pagesWith(t, harmless)

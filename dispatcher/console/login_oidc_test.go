@@ -56,7 +56,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// login returns the console's login at the issuer. Ann may read billing, if her group says so.
+// login returns the console's login at the issuer. Ann may read billing, if her group permits it.
 func (i *issuer) login(t *testing.T, scopes ...access.Scope) *oidc.Login {
 	t.Helper()
 	login, err := oidc.NewLogin(oidc.Options{Issuer: i.URL, Rules: oidc.Rules{
@@ -78,7 +78,7 @@ func sso(t *testing.T) (*trial, *issuer) {
 	return w, i
 }
 
-// begin goes to the issuer, and returns what the console asks of it.
+// begin goes to the issuer, and returns the console's request to it.
 func (b *browser) begin(next string) url.Values {
 	b.w.t.Helper()
 	got := b.get("login/oidc?next=" + url.QueryEscape(next))
@@ -130,7 +130,7 @@ func TestPersonSignsInAtTheIssuer(t *testing.T) {
 	}
 }
 
-// stated returns a query with the state that the console asked with.
+// stated returns a query with the state of the console's request.
 func stated(query string) func(url.Values) string {
 	return func(asked url.Values) string { return query + "&state=" + asked.Get("state") }
 }
@@ -155,7 +155,7 @@ func TestLoginsOfOthersAreRefused(t *testing.T) {
 		"given to another client":  {claims: map[string]any{"azp": "other"}, status: 403, cookies: true},
 		"that no rule fits":        {claims: map[string]any{"groups": "dev"}, status: 403, cookies: true},
 		"that has expired":         {claims: map[string]any{"exp": 1}, status: 403, cookies: true},
-		"whose code is wrong":      {fails: true, status: 502, cookies: true},
+		"with a wrong code":        {fails: true, status: 502, cookies: true},
 	} {
 		b := w.browse()
 		asked := b.begin("")

@@ -63,7 +63,7 @@ func TestDeepLinkSurvivesLogin(t *testing.T) {
 	}
 }
 
-func TestLoginLeadsNowhereElse(t *testing.T) {
+func TestLoginLeadsOnlyIntoTheConsole(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	secret := w.token("ann", reads())
@@ -188,7 +188,7 @@ func TestRevokedTokenEndsItsSessions(t *testing.T) {
 	}
 }
 
-func TestCookiesAreThoseOfTheScheme(t *testing.T) {
+func TestCookiesMatchTheScheme(t *testing.T) {
 	t.Parallel()
 	for scheme, want := range map[string]string{"https": "__Host-carillon", "http": "carillon"} {
 		w := newTrial(t, func(o *console.Options) { o.URL = &url.URL{Scheme: scheme, Host: "ops.example.com"} })
@@ -281,7 +281,7 @@ func sessionOf(t *testing.T, b *browser) string {
 	return ""
 }
 
-// ageSession makes a session one that was used last some time ago.
+// ageSession moves the last use of a session into the past.
 func (w *trial) ageSession(hash [32]byte, by time.Duration) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", w.file)

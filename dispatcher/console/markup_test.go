@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/test/markup"
 )
 
-// Every page is HTML without a fault, with nothing, one and many of everything, with hostile texts.
+// Every page is valid HTML, with no, one and many objects of all kinds, with hostile texts.
 func TestPagesAreValid(t *testing.T) {
 	t.Parallel()
 	for count, name := range map[int]string{0: "none", 1: "one", 50: "many"} {
@@ -41,7 +41,7 @@ func TestPagesAreValid(t *testing.T) {
 	})
 }
 
-// Pages that follow a form are valid, too: those that show it again with what is wrong, and those that are shown once.
+// Pages that follow a form are valid, too: those that show it again with its problems, and those that are shown once.
 func TestPagesAfterFormsAreValid(t *testing.T) {
 	t.Parallel()
 	w, _ := newCanned(t, operateDone())

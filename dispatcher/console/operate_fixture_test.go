@@ -36,7 +36,7 @@ func items[T any](all []T, next string) map[string]any {
 	return list
 }
 
-// times returns n of something.
+// times returns n objects.
 func times[T any](n int, one func(name string) T) []T {
 	all := []T{}
 	for i := range n {
@@ -45,7 +45,7 @@ func times[T any](n int, one func(name string) T) []T {
 	return all
 }
 
-// operated are the responses of an API that has n of everything.
+// operated are the responses of an API that has n objects of each kind.
 func operated(n int) map[string]any {
 	next := ""
 	if n > 1 {

@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// operatePages are the pages of apps and what they hold besides jobs, of nodes, tokens and the audit log, and how many requests
-// each makes.
+// operatePages are the pages of apps and their objects other than jobs, of nodes, tokens and the audit log, and how
+// many requests each makes.
 var operatePages = map[string]struct {
 	at    string
 	calls int
@@ -45,12 +45,12 @@ var operatePages = map[string]struct {
 	"rollback_skip": {"rollback/skip", 1}, "rollback_replay": {"rollback/replay", 1},
 }
 
-// ofSomething are the pages that are not found where there is nothing.
+// ofSomething are the pages that are not found without their object.
 var ofSomething = map[string]bool{
 	"audit_entry": true, "node_pause": true, "node_drain": true, "rollback_skip": true, "rollback_replay": true,
 }
 
-// rawKey is a key of the texts that a page shows in place of its text.
+// rawKey is a key of the texts that a page shows instead of its text.
 var rawKey = regexp.MustCompile(`>[a-z_]+\.[a-z_.]+<`)
 
 func TestOperatePagesShowNothingOneAndMany(t *testing.T) {
@@ -116,7 +116,7 @@ func everything() []access.Scope {
 	return []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite, access.ScopeAdmin}
 }
 
-// operateForms are the actions of these pages: what each asks of the API, and where it leads.
+// operateForms are the actions of these pages: their requests to the API, and the next page.
 var operateForms = []struct {
 	at   string
 	form url.Values
@@ -157,7 +157,7 @@ var operateForms = []struct {
 	{"rollback/replay", nil, "POST /v1/rollback/replay", "rollback"},
 }
 
-// operateDone are the responses to what the forms ask for.
+// operateDone are the responses to the requests of the forms.
 func operateDone() map[string]any {
 	of, done := "/v1/apps/billing", operated(1)
 	for _, verb := range []string{"drain", "resume"} {
@@ -203,7 +203,7 @@ func TestOperateFormsAskTheAPI(t *testing.T) {
 	}
 }
 
-func TestReadersHaveNoButtonsAndAreRefusedBehindThem(t *testing.T) {
+func TestReadersHaveNoButtonsAndTheirActionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w, api := newCanned(t, operateDone())
 	b := w.signedIn(reads())

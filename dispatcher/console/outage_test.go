@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
-// Without the database, each page says so to anybody, and since when. It holds nothing else.
-func TestPagesWithoutADatabaseSaySinceWhenItIsAway(t *testing.T) {
+// Without the database, each page shows to any caller that it is unreachable, and since when. It holds nothing else.
+func TestPagesWithoutADatabaseShowSinceWhenItIsUnreachable(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
 	since := time.Date(2026, 11, 27, 10, 20, 30, 0, time.UTC)
@@ -53,8 +53,8 @@ func TestPagesWithoutADatabaseSaySinceWhenItIsAway(t *testing.T) {
 	}
 }
 
-// Heartbeats that fail alone, as while the disk is full, keep nobody from a page that can be read.
-func TestPagesThatCanBeReadAreShownWhileHeartbeatsFail(t *testing.T) {
+// If only heartbeats fail, as while the disk is full, pages that can be read are still shown.
+func TestReadablePagesAreShownWhileHeartbeatsFail(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t, func(o *console.Options) { o.Reached = func() (time.Time, bool) { return time.Time{}, false } })
 	if got := w.browse().get("login"); got.StatusCode != http.StatusOK {

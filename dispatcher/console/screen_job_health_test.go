@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// failingRuns are runs of a job whose target is down: some wait for its host, two were attempted, and the oldest succeeded.
+// failingRuns are runs of a job with its target down: some wait for the host, two were attempted, the oldest succeeded.
 func failingRuns() []run.Run {
 	r := func(name string, minute int, change func(*run.Run)) run.Run {
 		r := failedRun(name)
@@ -38,7 +38,7 @@ func failingRuns() []run.Run {
 	}
 }
 
-func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
+func TestTopOfTheJobPageShowsProblems(t *testing.T) {
 	t.Parallel()
 	responses := watched(1)
 	responses["GET /v1/apps/billing/runs"] = items(failingRuns(), "")
@@ -61,14 +61,14 @@ func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("status %d: the top of the page does not say %q:\n%s", got.StatusCode, want, top)
 		}
 	}
-	for _, want := range []string{"retrying, 2 s late", "not begun, "} { // the first attempt counts, and a run that waits is late, too
+	for _, want := range []string{"retrying, 2 s late", "not begun, "} { // the first attempt counts, and a waiting run is late, too
 		if !strings.Contains(rest, want) {
 			t.Errorf("the picture of lateness does not have %q:\n%s", want, rest)
 		}
 	}
 }
 
-func TestJobWithoutAnEndedRunSaysSo(t *testing.T) {
+func TestJobWithoutAnEndedRunShowsIt(t *testing.T) {
 	t.Parallel()
 	responses := watched(1)
 	responses["GET /v1/apps/billing/runs"] = items(failingRuns()[:3], "")

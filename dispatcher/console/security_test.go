@@ -67,7 +67,7 @@ func TestResponsesHaveTheirHeaders(t *testing.T) {
 	}
 }
 
-func TestMethodsAndPathsThatAreNotServedArePages(t *testing.T) {
+func TestUnservedMethodsAndPathsGetAPage(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	b := w.signedIn(writes())
@@ -97,7 +97,7 @@ func TestMethodsAndPathsThatAreNotServedArePages(t *testing.T) {
 	}
 }
 
-// dump returns all rows of all tables as text, but for the use of sessions and tokens, which reading records.
+// dump returns all rows of all tables as text, without the use of sessions and tokens, which reading records.
 func (w *trial) dump() string {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", w.file)
@@ -256,7 +256,7 @@ func TestConsoleWorksBelowAPrefix(t *testing.T) {
 	}
 }
 
-func TestNodeWithoutDatabaseSaysSo(t *testing.T) {
+func TestNodeWithoutDatabaseShowsIt(t *testing.T) {
 	t.Parallel()
 	pages, err := console.New(console.Options{})
 	if err != nil {

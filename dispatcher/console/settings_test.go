@@ -18,7 +18,7 @@ func TestSettingsAreKept(t *testing.T) {
 		{url.Values{"theme": {"dark"}}, []string{`data-theme="dark"`, `lang="en"`, `data-zone="utc"`}},
 		{url.Values{"language": {"zh"}}, []string{`data-theme="dark"`, `lang="zh"`, "登录"}},
 		{url.Values{"zone": {"trigger"}}, []string{`data-theme="dark"`, `data-zone="trigger"`}},
-		{url.Values{"zone": {"browser"}}, []string{`data-zone="utc"`}}, // whose zone nobody has told
+		{url.Values{"zone": {"browser"}}, []string{`data-zone="utc"`}}, // its zone is unknown
 		{url.Values{"theme": {"<b>"}, "language": {"xx"}, "zone": {"moon"}}, []string{`data-theme="dark"`, `lang="zh"`}},
 	} {
 		if got := b.post("settings", tt.form); got.StatusCode != http.StatusSeeOther {

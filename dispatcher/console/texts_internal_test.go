@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "sort the texts, and write the golden files")
 
-// The keys of texts in the sources. Those that a template or a function puts together are in composed.
+// The keys of texts in the sources. Keys that a template or a function composes are in composed.
 var (
 	templateKey = regexp.MustCompile(`\bt "([^"]+)"`)
 	sourceKey   = regexp.MustCompile(`(?:\.text\(|key: |notice: |key, d := |return )"([a-z0-9_-]+(?:\.[a-z0-9_-]+)+)"`)
@@ -26,7 +26,7 @@ var (
 	composed    = regexp.MustCompile(`^(state\.|settings\.(zone|theme)\.|problem\.[0-9]{3}$)`)
 )
 
-// sources returns the names and contents of the templates and of the Go files that are no tests.
+// sources returns the names and contents of the templates and of the Go files that are not tests.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -93,7 +93,7 @@ func TestTextsOfAllLanguagesAreTheSame(t *testing.T) {
 	}
 }
 
-// sortedTexts returns a file of texts as it is to be.
+// sortedTexts returns a file of texts in its canonical form.
 func sortedTexts(t *testing.T, all map[string]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -110,8 +110,8 @@ func placeholders(text string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(placeholder.FindAllString(text, -1))))
 }
 
-// isJoined tells whether the sources have both parts of a key, of which one has the dot between them: "kind." or ".title". The
-// parts of a confirmation and the hint of a field follow from their names.
+// isJoined reports whether the sources have both parts of a key, one of them with the dot in between: "kind." or
+// ".title". The parts of a confirmation and the hint of a field follow from their names.
 func isJoined(used map[string]bool, key string) bool {
 	for at := range len(key) {
 		if key[at] == '.' && (used[key[:at+1]] || used[key[:at]] && used[key[at:]]) {
@@ -122,7 +122,7 @@ func isJoined(used map[string]bool, key string) bool {
 	return used[name] && (last == "text" || last == "title") || used[strings.TrimSuffix(key, ".hint")]
 }
 
-func TestTextsAreThoseThatPagesUse(t *testing.T) {
+func TestTextsMatchTheirUseInPages(t *testing.T) {
 	t.Parallel()
 	languages, err := kit.LoadTexts(textFiles)
 	if err != nil {
@@ -203,7 +203,7 @@ func TestTextsHaveValuesAndPlurals(t *testing.T) {
 	}{
 		{"jobs", []any{"n", 1, "app", "shop"}, "1 job of shop"},
 		{"jobs", []any{"n", 0, "app", "shop"}, "0 jobs of shop"},
-		{"plain", []any{"a", "{b}", "b", "x"}, "{b} x"}, // a value is no text
+		{"plain", []any{"a", "{b}", "b", "x"}, "{b} x"}, // a value is not a text
 		{"missing", nil, "missing"},
 	} {
 		if got := of.Text(tt.key, tt.values...); got != tt.want {

@@ -100,7 +100,7 @@ func (w *trial) token(name string, scopes []access.Scope, apps ...string) string
 	return secret
 }
 
-// browser is a person's browser. It follows no redirect by itself, and sends what browsers send with a form.
+// browser is a person's browser. It follows no redirect by itself, and sends the usual headers with a form.
 type browser struct {
 	*http.Client
 	w *trial
@@ -137,7 +137,7 @@ func (b *browser) get(at string) page {
 	return b.send(http.MethodGet, at, nil, nil)
 }
 
-// post sends a form, as a page of the console does.
+// post sends a form, like a page of the console.
 func (b *browser) post(at string, form url.Values) page {
 	b.w.t.Helper()
 	return b.send(http.MethodPost, at, form, map[string]string{"Sec-Fetch-Site": "same-origin"})

@@ -28,7 +28,7 @@ func after(seconds int) *time.Time {
 // longest returns a response of 64 KiB.
 func longest() string { return hostile + strings.Repeat("x", 64<<10-len(hostile)) }
 
-// watchedRun returns a run with two attempts, of which the second has a response.
+// watchedRun returns a run with two attempts. The second one has a response.
 func watchedRun(id string, state run.State, body string) run.Run {
 	r := run.Run{
 		ID: id, App: "billing", Job: "invoices", Trigger: "nightly", Kind: run.KindSchedule, ScheduledAt: fixedAt, Revision: 3,
@@ -59,7 +59,7 @@ func watchedRun(id string, state run.State, body string) run.Run {
 	return r
 }
 
-// watchedJob returns a job that has everything a job can have, with n triggers.
+// watchedJob returns a job with everything that a job can have, and n triggers.
 func watchedJob(n int) dispatcher.Job {
 	job := dispatcher.Job{
 		App: "billing", Name: "invoices", JobSpec: dispatcher.JobSpec{Description: hostile, Enabled: true,
@@ -114,12 +114,12 @@ func watchedStrip(n int) view.Strip {
 	return strip
 }
 
-// newest is the beginning of a list, as attention has it.
+// newest is the beginning of a list, as in attention.
 func newest[T any](n int, one func(name string) T) view.Newest[T] {
 	return view.Newest[T]{Items: times(min(n, view.MaxAttention), one), More: n > view.MaxAttention}
 }
 
-// watchedAttention has n of everything that asks for attention.
+// watchedAttention has n entries of each kind that asks for attention.
 func watchedAttention(n int) view.Attention {
 	pause := dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile}
 	a := view.Attention{
@@ -175,7 +175,7 @@ func watchedAttention(n int) view.Attention {
 		row := dispatcher.SetAside{Work: dispatcher.WorkAdopt, App: "billing", Job: "invoices", Run: name, Problem: hostile, Tries: 3,
 			TryAt: later}
 		switch name {
-		case "one-01": // missed fires of a job that is gone
+		case "one-01": // missed fires of a deleted job
 			row.Work, row.App, row.Job, row.Run = dispatcher.WorkFollow, "", "", ""
 		case "one-02":
 			row.Work, row.Job, row.Run, row.Item = dispatcher.WorkStatistics, "", "", "app billing"
@@ -229,7 +229,7 @@ func watchedTimeline(n int) view.Timeline {
 		})}
 }
 
-// watched are the responses of an API that has n of everything.
+// watched are the responses of an API that has n objects of each kind.
 func watched(n int) map[string]any {
 	job, attained := watchedJob(n), 99.5
 	counts := make([]int64, 288)
@@ -273,7 +273,7 @@ func watched(n int) map[string]any {
 	return responses
 }
 
-// requestOf is the request of a run, with what is masked.
+// requestOf is the request of a run, with its masked parts.
 func requestOf(run string) target.ShownRequest {
 	return target.ShownRequest{
 		Run: run, Attempt: 2, Revision: 4, RunRevision: 3, Target: target.KindWebhook, Method: "POST",
@@ -288,7 +288,7 @@ func changeOf(name string) access.AuditEntry {
 	return access.AuditEntry{At: fixedAt, ID: name, Actor: hostile, Action: "put", App: "billing", Subject: "job invoices", Revision: 3}
 }
 
-// explanationOf is what explain responds, as JSON.
+// explanationOf is the response of explain, as JSON.
 func explanationOf(n int) map[string]any {
 	found := map[string]any{
 		"app": "billing", "job": "invoices", "trigger": "nightly", "at": fixedAt, "verdict": "none", "reason": hostile, "steps": []any{},

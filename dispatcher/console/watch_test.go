@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// watchPages are the pages that tell what happens, and how many requests each makes at most: as many for fifty things as for one.
+// watchPages are the pages about events, and how many requests each makes at most, for one object and for fifty.
 var watchPages = map[string]struct {
 	at    string
 	calls int
@@ -48,7 +48,7 @@ func TestWatchPagesShowNothingOneAndMany(t *testing.T) {
 			if strings.Contains(got.text, "<script>") || len(got.text) > 110<<10 {
 				t.Errorf("%s with %s has %d bytes, at most 110 KiB are allowed, or shows a text as markup", page, name, len(got.text))
 			}
-			if count < 2 && page != "run_long" && page != "run_callback" { // which has the time
+			if count < 2 && page != "run_long" && page != "run_callback" { // it has the time
 				golden(t, "watch/"+page+"-"+name, got.text)
 			}
 			b.post("settings", url.Values{"language": {"zh"}})
@@ -116,7 +116,7 @@ func TestNumbersAndResponsesAreShownExactly(t *testing.T) {
 	}
 }
 
-// watchForms are the actions of these pages: what each asks of the API, and where it leads.
+// watchForms are the actions of these pages: their requests to the API, and the next page.
 var watchForms = []struct {
 	at   string
 	form url.Values
@@ -139,7 +139,7 @@ var watchForms = []struct {
 	{"runs/r2/fail", url.Values{"message": {"no"}}, `POST /v1/runs/r2/fail {"message":"no"}`, "runs/r2"},
 }
 
-// watchDone are the responses to what the forms ask for.
+// watchDone are the responses to the requests of the forms.
 func watchDone() map[string]any {
 	done := watched(1)
 	job, one := "POST /v1/apps/billing/jobs/invoices", watchedJob(1)
@@ -171,7 +171,7 @@ func TestWatchFormsAskTheAPI(t *testing.T) {
 	}
 }
 
-// The form of a bulk action has other names for some filters, and it is of one app.
+// The form of a bulk action has other names for some filters, and it is for one app.
 func TestListOfJobsLeadsToABulkActionOnItsFilter(t *testing.T) {
 	t.Parallel()
 	w, _ := newCanned(t, watchDone())
@@ -213,7 +213,7 @@ func TestReadersSeeNoButtonsOfJobsAndRuns(t *testing.T) {
 	}
 }
 
-func TestWrongFormsComeBackWithWhatWasWritten(t *testing.T) {
+func TestInvalidFormsComeBackWithTheirFields(t *testing.T) {
 	t.Parallel()
 	w, api := newCanned(t, watchDone())
 	b := w.signedIn(everything())

@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 )
 
-// wordedTypes are the types of the domain whose values pages show by words, by their room and name, and how the keys of their
-// words begin. A type of the domain's root has no room.
+// wordedTypes are the types of the domain whose values pages show by words, by their package and name, and the
+// beginning of the keys of their words. A type of the domain's root has no package here.
 func wordedTypes() map[string][]string {
 	return map[string][]string{
 		"run.State": {"state."}, "run.Kind": {"kind."}, "run.Class": {"class."}, "JobState": {"jobs.state."},
@@ -68,7 +68,7 @@ func valuesOf(t *testing.T, folder string) map[string][]string {
 	return values
 }
 
-// wantWords wants every language to have a word for each of the values.
+// wantWords checks that every language has a word for each of the values.
 func wantWords(t *testing.T, of, prefix string, values []string) {
 	t.Helper()
 	languages, err := kit.LoadTexts(textFiles)
@@ -106,7 +106,7 @@ func TestValuesOfTheDomainHaveWords(t *testing.T) {
 	wantWords(t, "shapes", "strip.", kit.Shapes())
 }
 
-// The actions that the sources of the store give the audit log: as a field, as a variable, or as the first text of a call.
+// The actions of the audit log in the sources of the store: as a field, a variable, or the first text of a call.
 var (
 	auditedField = regexp.MustCompile(`\b[aA]ction(?:: | :?= )"([a-z]+(?:[ _][a-z]+)*)"`)
 	auditedCall  = regexp.MustCompile(
@@ -114,8 +114,8 @@ var (
 	auditedEither = regexp.MustCompile(`\baction := map\[bool\]string\{true: "([a-z]+)", false: "([a-z]+)"\}`)
 )
 
-// auditActions returns the actions that the audit log can have: those that the store writes, and those of refused requests, which
-// have the last part of their path.
+// auditActions returns the possible actions of the audit log: those that the store writes, and those of refused
+// requests, which have the last part of their path.
 func auditActions(t *testing.T) []string {
 	t.Helper()
 	actions := []string{access.AuditMoreRefused, string(dispatcher.RollbackReplay), string(dispatcher.RollbackSkip)}
@@ -147,7 +147,7 @@ func auditActions(t *testing.T) []string {
 	}
 	for at, methods := range api.Paths {
 		if strings.HasPrefix(at, "/xxl-job/") || at == "/v1/schedules/preview" {
-			continue // executors are no callers that the log has refusals of, and a preview changes nothing
+			continue // the log has no refusals of executors, and a preview changes nothing
 		}
 		for method := range methods {
 			switch method {

@@ -26,7 +26,7 @@ func visitWith(t *testing.T, at string, cookies map[string]string) *visit {
 	return c.visit(httptest.NewRecorder(), r)
 }
 
-func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
+func TestTimesHaveTheChosenZone(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)
 	for _, tt := range []struct{ choice, browser, trigger, want string }{
@@ -53,7 +53,7 @@ func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
 	}
 }
 
-// The script sets its cookie without the prefix that the others have over TLS.
+// The script sets its cookie without the prefix of the other cookies over TLS.
 func TestZoneOfTheBrowserIsKnownOverTLS(t *testing.T) {
 	t.Parallel()
 	v := visitWith(t, "https://ops.test/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})

@@ -1,10 +1,10 @@
-// The script of the console. Pages work without it: it refreshes them, tells the browser's time zone and adds keys.
+// The script of the console. Pages work without it: it refreshes them, sends the browser's time zone and adds keys.
 const root = document.documentElement;
 root.classList.add("script");
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// The browser's zone, so that the server can show its times. A page that was made for another one is loaded again.
+// The browser's zone, so that the server can show its times. A page for another zone is loaded again.
 function tellZone() {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
   const secure = location.protocol === "https:";
@@ -23,8 +23,8 @@ function submitOnChange() {
   });
 }
 
-// The refresh gets the same page again, and replaces what has changed. It waits while nobody can see it, while a person does
-// something on the page, and while a person has paused it. One that fails is tried again after pauses that grow. Times are in ms.
+// The refresh gets the same page again, and replaces the changed parts. It waits while the page is hidden, while a person does
+// something on it, and while a person has paused it. After a failure it tries again with growing pauses. Times are in ms.
 const refresh = {
   every: 10_000, most: 300_000, patience: 30_000,
   paused: sessionStorage.getItem("refresh") === "paused", loading: false, failures: 0, tag: "", timer: 0,
@@ -35,7 +35,7 @@ function changed(field) {
   return field.selectedIndex !== Math.max(0, [...field.options].findLastIndex((option) => option.defaultSelected));
 }
 
-// What a person has begun, and would lose with what is replaced.
+// Input that a person has begun, and would lose with the replaced parts.
 function begun() {
   return !getSelection().isCollapsed || $("dialog[open]") || $("main details[open]:not([data-key])") || $("main :active") ||
     document.activeElement?.matches("main form *, input, select, textarea") ||
@@ -75,7 +75,7 @@ async function load() {
   if (response.redirected) return location.reload(); // the session has ended
   refresh.tag = response.headers.get("ETag") || "";
   replaceMain(fresh);
-  if (!("refresh" in fresh.body.dataset)) delete document.body.dataset.refresh; // nothing on it changes any more
+  if (!("refresh" in fresh.body.dataset)) delete document.body.dataset.refresh; // it does not change any more
 }
 
 async function turn() {

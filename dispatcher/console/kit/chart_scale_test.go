@@ -45,7 +45,7 @@ func TestTicksAreAtEvenLocalTimes(t *testing.T) {
 	}
 }
 
-func TestAxesOfValuesThatFollowOneAnotherHaveDatesWithOffsetsAtTheirEnds(t *testing.T) {
+func TestAxesOfSequencesHaveDatesWithOffsetsAtTheirEnds(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
