@@ -84,7 +84,7 @@ func pagedByName[T any](r *request, name func(T) string, read func(input.Page) (
 	return paged(page, name, read)
 }
 
-// labels reads the labels by which a list selects jobs.
+// labels reads the labels that select the jobs of a list.
 func (r *request) labels() (input.Labels, error) {
 	labels := input.Labels{}
 	for _, pair := range r.URL.Query()["label"] {

@@ -25,7 +25,7 @@ type attempt struct {
 	release func()      // ends the protection of a long attempt; nil without one
 }
 
-// result is what a step says of an attempt.
+// result is how an attempt goes on after a step.
 type result int
 
 const (

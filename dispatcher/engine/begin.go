@@ -138,7 +138,7 @@ func (e *Engine) begin(ctx context.Context, a *attempt) result {
 type batcher[T any] struct {
 	inbox chan T
 	most  int // in one batch
-	// busy reports that more items come soon, so that a batch waits for them; nil: no batch waits.
+	// busy reports whether more items come soon, so that a batch waits for them; nil: no batch waits.
 	busy func() bool
 	// handle handles a batch. It must not keep the slice, which is used again.
 	handle func(ctx context.Context, batch []T)

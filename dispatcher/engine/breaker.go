@@ -138,7 +138,7 @@ func (h *hosts) admit(r request, now time.Time) *deferral {
 	return nil
 }
 
-// open reports that only probes may go to a host.
+// open reports whether only probes may go to a host.
 func (h *hosts) open(c *circuit) bool { return h.threshold > 0 && c.failures >= h.threshold }
 
 // blocked returns why a circuit does not let a request through now. h.mu is held.
@@ -258,7 +258,7 @@ func (h *hosts) adopted(probe run.Key, now time.Time) {
 	h.probes[probe] = now
 }
 
-// mayFlow reports that all runs of a job that waited for a host may go.
+// mayFlow reports whether all runs of a job that waited for a host may go.
 func (h *hosts) mayFlow(host hostOfApp, job int64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

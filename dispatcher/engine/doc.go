@@ -27,7 +27,7 @@
 //	ahead       when soon    looks up the triggers of the window that are due soon
 //	sweep       1 s          in turns, plans fires that the nodes before this one left alone
 //	claim       when due     claims a batch of the timeline
-//	adopt       15 s *       adopts runs that nobody works on, schedules fixed delays
+//	adopt       15 s *       adopts runs without a node, schedules fixed delays
 //	retry       when due     adopts runs that are attempted again, and probes hosts for those that wait
 //	unfold      5 s          unfolds the node's claims that are older than 30 s
 //	delay       when ended   schedules the next fire of fixed delays
@@ -37,24 +37,24 @@
 //	handler     15 s         steps for the fleet, see below
 //	purge       10 min       removes history past its retention
 //	heartbeat   5 s          renews the lease, reads which nodes are live
-//	listen                   receives notifications, which say what changed and wake the loops marked *
+//	listen                   receives notifications of changes, which wake the loops marked *
 //	changes     1 s at least reads the jobs that changed, by id, or wakes the poll
 //	usage       1 s          samples how busy the pool is
 //
 // Notifications may be lost: every loop finds its work at its interval, too. Loops mark their progress, so
-// that Stalled can tell a loop that is stuck from one that waits for the database.
+// that Stalled can distinguish a loop that is stuck from one that waits for the database.
 //
 // # Attempt
 //
 // An attempt is a list of steps. Each step proceeds, refuses or finishes the attempt:
 //
-//	resolve      finds what to call, within the bounds of now    call.go
+//	resolve      finds the call, within the current bounds       call.go
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
 //	checkHost    defers the run while its host may not be called hosts.go, breaker.go
 //	protect      asks for protection if it may outlast a drain   membership.go
 //	readState    reads the state that the run before has left    inputs.go
 //	begin        commits that an at_most_once request is sent    begin.go
-//	checkLease   looks again whether the run is still its own    attempt.go
+//	checkLease   checks again that the run is still its own      attempt.go
 //	invoke       calls the target                                attempt.go
 //	conclude     plans a retry and hands the outcome over        retry.go, record.go
 //

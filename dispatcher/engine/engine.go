@@ -53,7 +53,7 @@ type gates struct {
 	inputs *inputReads
 	long   *longAttempts
 	used   *usedGroups
-	// Attempts that ended, for reuse: one is some 800 bytes.
+	// attempts that ended, for reuse: one is some 800 bytes.
 	attempts sync.Pool
 }
 
@@ -70,7 +70,7 @@ type outcomes struct {
 	recorder *recorder
 	delays   *delays
 	gone     goneTargets
-	// Broadcasts are ended with their last shard.
+	// broadcasts are ended with their last shard.
 	broadcasts *broadcasts
 	waiting    *waitingRuns
 }

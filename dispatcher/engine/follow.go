@@ -51,7 +51,7 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// followed reports that something may follow the end of a run, as far as the node knows its job.
+// followed reports whether something may follow the end of a run, as far as the node knows its job.
 func (e *Engine) followed(r plan.Held, outcome run.Outcome) bool {
 	if r.Shard > 0 {
 		return false

@@ -140,7 +140,7 @@ func (e *Engine) untilProbe(wait dispatcher.HostWait) time.Duration {
 	return e.hosts.untilProbe(hostOfApp{job.App, wait.Host}, wait.JobID, time.Now())
 }
 
-// moved reports that a job was deleted or now calls another host than the one that its runs wait for. Then nothing
+// moved reports whether a job was deleted or now calls another host than the one that its runs wait for. Then nothing
 // keeps them: they wait for the other host, if at all. If this node cannot read the job, it does not know the host.
 func moved(now hostOfApp, wait dispatcher.HostWait) bool {
 	deleted, unread := now.app == "", now.host == ""

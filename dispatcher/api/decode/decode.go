@@ -203,7 +203,7 @@ type decoder struct {
 // stepsBetween is the number of decoding steps between two checks of the time; a check takes as long as many steps.
 const stepsBetween = 256
 
-// full reports that decoding is over: there are more problems than a response lists, no room for more values, or no
+// full reports whether decoding is over: there are more problems than a response lists, no room for more values, or no
 // caller waits for them.
 func (d *decoder) full() bool {
 	if d.steps++; d.steps%stepsBetween == 1 && d.over != nil && d.room >= 0 && d.over() != nil {

@@ -139,7 +139,7 @@ func (r *Request) EndWork() {
 	}
 }
 
-// anonymous reports that the route of r needs no caller. Its requests use no resources of the node, and have no body.
+// anonymous reports whether the route of r needs no caller. Its requests use no resources of the node and have no body.
 func (r *Request) anonymous() bool { return r.route.Scope == "" && !r.route.Executors }
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it

@@ -57,7 +57,7 @@ func Stages(run run.Run, now time.Time) []Stage {
 	return found
 }
 
-// beforeAttempt returns the waits before an attempt, from the end of what came before it.
+// beforeAttempt returns the waits before an attempt, from the end of the stage before.
 func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []Stage {
 	latest := a.Attempt == run.Attempt && run.ClaimedAt != nil && !run.ClaimedAt.After(a.StartedAt)
 	first := a.Attempt <= 1

@@ -86,7 +86,7 @@ type Parts struct {
 	Claims *plan.Claims
 	Pool   *pool.Pool[plan.Detail]
 	Wakes  Wakes
-	// hasSlot reports whether an attempt of a run under a token has a slot here.
+	// HasSlot reports whether an attempt of a run under a token has a slot here.
 	HasSlot func(run.HeldRun) bool
 	// Missed counts missed fires by the decision about them.
 	Missed func(app string, decision dispatcher.Decision, fires int)

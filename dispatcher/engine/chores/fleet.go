@@ -77,7 +77,7 @@ func (c *Chores) takeOver(ctx context.Context) error {
 // handleRollback reports a rollback of the database that no operator has resolved, and carries out a skip. Paused nodes
 // do it, too, because a rollback pauses all nodes.
 func (c *Chores) handleRollback(ctx context.Context, _ time.Time) error {
-	if !c.Fleet.AwaitsRollbackChoice() { // as the latest heartbeat says
+	if !c.Fleet.AwaitsRollbackChoice() { // by the latest heartbeat
 		c.metrics.rolledBack(false)
 		return nil
 	}
@@ -149,15 +149,15 @@ func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 // reclaimInterval is how often a node looks for runs to reclaim without a particular reason.
 const reclaimInterval = time.Minute
 
-// missesRuns reports that there may be runs to reclaim, or that the round before missed a run.
+// missesRuns reports whether there may be runs to reclaim, or the round before missed a run.
 func (c *Chores) missesRuns(now time.Time) bool { return c.inDoubt(now) || len(c.missing) > 0 }
 
-// missesAttempts reports that there may be attempts to settle, or that the round before missed one.
+// missesAttempts reports whether there may be attempts to settle, or the round before missed one.
 func (c *Chores) missesAttempts(now time.Time) bool {
 	return c.inDoubt(now) || len(c.left.missed) > 0
 }
 
-// inDoubt reports that this node may have more runs in the database than in memory: a claim had no response a while
+// inDoubt reports whether this node may have more runs in the database than in memory: a claim had no response a while
 // ago, or a rollback was noticed or resolved.
 func (c *Chores) inDoubt(now time.Time) bool {
 	return c.Claims.Doubted(now, c.Options.DeadAfter+2*c.Options.Handler)

@@ -131,7 +131,7 @@ func (j *jobCache) DropApp(app string) {
 	j.changed[app] = time.Now()
 }
 
-// outdated reports that the app of a job changed after the job was read.
+// outdated reports whether the app of a job changed after the job was read.
 func (j *jobCache) outdated(d *preparedJob) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -295,7 +295,7 @@ type knownGroup struct {
 	pace    time.Time // when the past reads would all be due, at one every groupPause
 }
 
-// fresh reports that a fire may use the group as it was read, or has to for now.
+// fresh reports whether a fire may use the group as it was read, or has to for now.
 func (k *knownGroup) fresh(now time.Time) bool {
 	switch age := now.Sub(k.readAt); {
 	case age >= groupMaxAge:

@@ -216,7 +216,7 @@ type KnownTrigger struct {
 	// calendars is the revision of the app's calendars that the schedule uses; 0: it uses none.
 	calendars int64
 	Schedule  *schedule.Schedule
-	// zones is the time zone data with which the schedule was parsed.
+	// Zones is the time zone data with which the schedule was parsed.
 	Zones         *schedule.Zones
 	Jitter        time.Duration
 	MisfirePolicy dispatcher.MisfirePolicy

@@ -13,7 +13,7 @@
 // Apps share the pool, the hosts that an app calls share its part, and the jobs that call a host share its part. All of
 // these are shares, with one rule for each of them:
 //
-//	A share may hold a fixed part of what it holds and what its parent has left, together.
+//	A share may hold a fixed part of its own places plus the free places of its parent.
 //
 // The part of an app is three quarters (AppWorkers of Workers). In an empty pool of 1,000 places one app gets 750:
 // three quarters of the 750 that it holds and the 250 that are free. If that app hangs, another gets 187 of the 250 at
