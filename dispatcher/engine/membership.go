@@ -160,7 +160,7 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 		"handed_back", len(waiting)+len(notBegun), "cut_off", cutOff, "recorded", recorded)
 }
 
-// handBack queues runs that were not begun again.
+// handBack puts runs that were not begun back into the queue.
 func (e *Engine) handBack(ctx context.Context, runs []run.HeldRun) {
 	if len(runs) > 0 {
 		e.log.Failed(ctx, "hand back runs", e.store.Release(ctx, runs))

@@ -270,7 +270,7 @@ func (c *Chores) findLeftSlots(ctx context.Context) (found []run.HeldRun, err er
 }
 
 // mendLeaks releases runs that wait for something that never comes, for example after a manual edit of the database.
-// Other leftovers are freed by the node that holds them, by a probe, or by the loop that follows ends.
+// Other leftovers are freed by the node that holds them, by a probe, or by the follow loop.
 func (c *Chores) mendLeaks(ctx context.Context, now time.Time) error {
 	leaks, err := c.Store.MendLeaks(ctx, handlerPage, time.Time{})
 	for _, leak := range leaks {
