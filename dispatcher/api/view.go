@@ -104,10 +104,10 @@ func (a *API) getAttention(r *request) (response, error) {
 	return response{body: found}, err
 }
 
-// getUpcomingFires counts the upcoming fires, by five minutes. Nodes count the fires on request, and again after five
-// minutes. The count takes some seconds with many thousand triggers; until then the response has the previous count, or
-// none, and computing. For a fixed delay only the next fire counts; triggers that do not fire now, such as paused ones,
-// do not count.
+// getUpcomingFires counts the upcoming fires, in steps of five minutes. Nodes count on request, and use a count for
+// five minutes. The count takes some seconds with many thousand triggers; until then the response has the previous
+// count, or none, and computing. For a fixed delay only the next fire counts; triggers that do not fire now, such as
+// paused ones, do not count.
 //
 // getUpcomingFires shows counts that Run makes, because counting may take some seconds.
 func (a *API) getUpcomingFires(r *request) (response, error) {
@@ -137,9 +137,9 @@ func (a *API) getUpcomingFires(r *request) (response, error) {
 // timelineAround is how much of the past and of the future a timeline without times has.
 const timelineAround = 6 * time.Hour
 
-// getTimeline shows past and planned fires of an app's jobs between two times. Rows are jobs in the order of their
-// names. A row has at most 200 marks: those of a crowded row are grouped. Without from and to: the six hours before now
-// and the six after it.
+// getTimeline shows the runs, misfires and planned fires of an app's jobs between two times. Rows are jobs in the order
+// of their names. A row has at most 200 marks: those of a crowded row are grouped. Without from and to: the six hours
+// before now and the six after it.
 func (a *API) getTimeline(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
@@ -318,8 +318,8 @@ func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) vi
 	return fires
 }
 
-// ask returns the count of some apps. done is closed when the count under way is over; nil: none is. A count that is a
-// little too old is shown while the next one is under way.
+// ask returns the count of some apps. done is closed when the count under way is over; nil: do not wait. A count that
+// is a little too old is shown while the next one is under way.
 func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-chan struct{}) {
 	apps = slices.Compact(slices.Sorted(slices.Values(apps)))
 	key := strings.Join(apps, ",")
