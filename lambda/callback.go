@@ -12,69 +12,69 @@ import (
 	"time"
 )
 
-// Callback is how a function or worker ends an attempt that it has accepted, and so finishes work that takes longer than a
-// request. The zero value means that the job has no callback.
+// Callback ends an attempt that a function or worker has accepted. Use it for work that takes
+// longer than a request. The zero value means that the job has no callback.
 type Callback struct {
 	// URL is that of the run in Carillon's API.
 	URL string `json:"url"`
 	// Token ends this attempt of this run and permits nothing else. Treat it as a secret.
 	Token string `json:"token"`
-	// Timeout is how long the work may take, such as "1h0m0s", until it says that it is done, or sends a heartbeat: the
-	// deadline counts from the acceptance, and again from each heartbeat.
+	// Timeout is how long the work may take, such as "1h0m0s", without a callback or heartbeat. It
+	// counts from the acceptance and again from each heartbeat.
 	Timeout string `json:"timeout,omitempty"`
 
-	// Client makes the requests; nil: one with a timeout of 10 s.
+	// Client sends the requests; nil means a client with a timeout of 10 s.
 	Client *http.Client `json:"-"`
 }
 
-// ErrOver means that nothing waits for the callback any more: the attempt is over, in another way than the callback says, or
-// the run was cancelled. Stop the work.
+// ErrOver means that Carillon no longer waits for the callback: the attempt already ended in
+// another way, or the run was cancelled. Stop the work.
 var ErrOver = errors.New("the attempt is over")
 
 // ErrNoCallback means that the job has no callback.
 var ErrNoCallback = errors.New("the job has no callback")
 
-// Progress is how far the work is.
+// Progress is the progress of the work.
 type Progress struct {
-	// Text is cut to 1024 bytes; empty: as before.
+	// Text is cut to 1024 bytes; an empty text keeps the previous one.
 	Text string `json:"progress,omitempty"`
-	// Percent is 0 to 100; nil: as before.
+	// Percent is 0 to 100; nil keeps the previous value.
 	Percent *int `json:"percent,omitempty"`
 }
 
-// Complete says that the work is done. Of the message, the first 1024 bytes are kept with the attempt. To complete again is no
-// error. While the API cannot be reached, Complete tries again until ctx ends, or for an hour: the work would be repeated.
+// Complete ends the attempt as succeeded and stores the first 1024 bytes of message with it. It may be repeated.
+// While the API is unreachable, it retries until ctx ends, at most for an hour: otherwise the work would be repeated.
 func (c Callback) Complete(ctx context.Context, message string) error {
 	return c.post(ctx, "complete", map[string]string{"message": cut(message)}, mostTries)
 }
 
-// Fail says that the work failed, and why, in 1024 bytes that are kept with the attempt. Carillon attempts the run again if its
-// job says so. While the API cannot be reached, it tries again as Complete does.
+// Fail ends the attempt as failed and stores the first 1024 bytes of message with it. Carillon retries the
+// run if its job has retries left. While the API is unreachable, Fail retries as Complete does.
 func (c Callback) Fail(ctx context.Context, message string) error {
 	return c.post(ctx, "fail", map[string]string{"message": cut(message)}, mostTries)
 }
 
-// Heartbeat says that the work goes on, which moves the deadline of the callback. It gives up sooner than Complete, because
-// another heartbeat follows.
+// Heartbeat reports that the work goes on, and moves the deadline of the callback. It gives up
+// sooner than Complete, because another heartbeat follows.
 func (c Callback) Heartbeat(ctx context.Context, progress Progress) error {
 	progress.Text = cut(progress.Text)
 	const tries = 4
 	return c.post(ctx, "heartbeat", progress, tries)
 }
 
-// cut keeps what the API keeps of a text.
+// cut shortens a text to the length that the API stores.
 func cut(text string) string {
 	const most = 1024
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// The waits before a callback that failed for reasons of the network or the server is repeated; the last one again and again.
-// With mostTries they make an hour.
+// pauses are the waits between tries of a callback that failed in the network or on the server. The
+// last one repeats; with mostTries they add up to an hour.
 var pauses = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 
 const mostTries = 240
 
-// post makes a callback. It repeats it while the API does not answer: a node may just be replaced, or the database.
+// post sends a callback. It retries while the API is unreachable, as during a restart of a node or a failover.
 func (c Callback) post(ctx context.Context, what string, body any, tries int) error {
 	if c.URL == "" {
 		return ErrNoCallback
@@ -98,7 +98,7 @@ func (c Callback) post(ctx context.Context, what string, body any, tries int) er
 	}
 }
 
-// once makes one request, and tells whether another may succeed.
+// once sends one request and reports whether to try again.
 func (c Callback) once(ctx context.Context, what string, body []byte) (again bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+what, bytes.NewReader(body))
 	if err != nil {
@@ -127,9 +127,9 @@ func (c Callback) once(ctx context.Context, what string, body []byte) (again boo
 	}
 }
 
-// WithState returns what a handler returns to leave a state to the next run of its job, which has carry_state. The state is any
-// value whose JSON has at most 4 KiB; nil clears it. The result, if it is not nil, is a value whose JSON is an object: its
-// members stand next to the state.
+// WithState returns a handler's result that also sets the state for the next run. The job must have
+// carry_state. The JSON of state has at most 4 KiB; nil clears the state. The JSON of result, if it
+// is not nil, is an object: its members stand next to the state.
 func WithState(result, state any) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if result != nil {
@@ -149,7 +149,7 @@ func WithState(result, state any) (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// CompleteWithState is Complete, and leaves a state to the next run of the job, as WithState does.
+// CompleteWithState is Complete, and also sets the state for the next run of the job, as WithState does.
 func (c Callback) CompleteWithState(ctx context.Context, message string, state any) error {
 	return c.post(ctx, "complete", map[string]any{"message": cut(message), "state": state}, mostTries)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/lambda"
 )
 
-func TestEventSaysHowToCallBack(t *testing.T) {
+func TestEventHasTheCallback(t *testing.T) {
 	t.Parallel()
 	var e lambda.Event
 	if err := json.Unmarshal([]byte(`{"carillon":{"callback":{"url":"https://c/v1/runs/r","token":"t"}}}`), &e); err != nil {
@@ -29,7 +29,7 @@ func TestEventSaysHowToCallBack(t *testing.T) {
 	}
 }
 
-// A database takes minutes to fail over. A function that did its work says so once the API is back; a heartbeat gives up.
+// A database takes minutes to fail over. A function reports its outcome once the API is back; a heartbeat gives up.
 func TestCallbacksThatEndTheWorkOutlastAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestLongMessagesAreCutBetweenLetters(t *testing.T) {
 	}
 }
 
-func TestCallbacksSayWhatBecameOfTheWork(t *testing.T) {
+func TestCallbacksReportTheOutcomeOfTheWork(t *testing.T) {
 	t.Parallel()
 	var got []string
 	status := http.StatusOK

@@ -1,6 +1,6 @@
 // Package lambda helps to write an AWS Lambda function in Go that Carillon invokes. It defines the
 // event that the function receives. It also helps the function to do the work of a fire once,
-// although it may be invoked more than once.
+// although Carillon may invoke it more than once.
 //
 // IAM decides who may invoke a function, so events carry no signature. A handler makes the checks
 // that IAM cannot: [Once] checks whether the work of an event is already done, and [Fenced] checks
@@ -29,7 +29,7 @@ type Fire struct {
 	// EventID is the same on every attempt of a run, and after a restore of the dispatcher's
 	// database.
 	EventID string `json:"event_id"`
-	// App, Job and Trigger are names. Trigger is empty for a run that belongs to none, such as a manual one.
+	// App, Job and Trigger are names. Trigger is empty for a run without one, such as a manual run.
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
@@ -46,14 +46,14 @@ type Fire struct {
 	Traceparent string `json:"traceparent,omitempty"`
 	// Missed describes the fires that a catch-up run replaces; nil for other runs.
 	Missed *Missed `json:"missed,omitempty"`
-	// Cause says why the run exists, where its kind does not say all; nil for other runs.
+	// Cause is why the run exists, if its kind alone does not say it; nil for other runs.
 	Cause *Cause `json:"cause,omitempty"`
-	// ShardIndex, from 0, and ShardTotal say which part of a broadcast this is. ShardTotal is 0 for other runs.
+	// ShardIndex, from 0, and ShardTotal are the part of a broadcast. ShardTotal is 0 for other runs.
 	ShardIndex int `json:"shard_index,omitempty"`
 	ShardTotal int `json:"shard_total,omitempty"`
-	// State is what the runs before left, of a job with carry_state; nil: there is none. [WithState] returns another.
+	// State is the state left by earlier runs of a job with carry_state, or nil. [WithState] sets it.
 	State json.RawMessage `json:"state,omitempty"`
-	// Callback ends the attempt of a job with callback; without one, it is zero.
+	// Callback ends the attempt; zero if the job has no callback.
 	Callback Callback `json:"callback,omitzero"`
 }
 
@@ -64,21 +64,21 @@ type Missed struct {
 	Count int       `json:"count"`
 }
 
-// Cause says why a run exists.
+// Cause is the reason for a run.
 type Cause struct {
-	// Run is the id of the run that this one follows, and On what happened to it.
+	// Run is the id of the run that this one follows, and On the outcome that started it.
 	Run string `json:"run,omitempty"`
 	On  string `json:"on,omitempty"`
 	// State, Class and Error are how that run ended.
 	State string `json:"state,omitempty"`
 	Class string `json:"class,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Backfill is the id of the backfill that the run is part of, and Range what it covers.
+	// Backfill is the id of the backfill of the run, and Range the span that it covers.
 	Backfill string `json:"backfill,omitempty"`
 	Range    *Range `json:"range,omitempty"`
 }
 
-// Range is a span of instants, both ends inclusive.
+// Range is a span of times, both ends inclusive.
 type Range struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -90,15 +90,15 @@ var ErrNoEvent = errors.New("not an event of Carillon")
 // ErrStale means that a newer attempt, or a newer fire of the same trigger, has come first.
 var ErrStale = errors.New("a newer attempt or fire has come first")
 
-// HeaderOutcome and OutcomeSuperseded mark a response of status 409 as a refusal of a stale request. The run then ends as
-// superseded, not as failed. A package worker sends them if a handler returns ErrStale.
+// HeaderOutcome and OutcomeSuperseded mark a response with status 409 as the refusal of a stale request. The
+// run then ends as superseded, not as failed. Package worker sends them if a handler returns ErrStale.
 const (
 	HeaderOutcome     = "Carillon-Outcome"
 	OutcomeSuperseded = "superseded"
 )
 
-// Superseded is the error of [Fenced]. Lambda reports the name of its type, by which Carillon tells such a refusal from a
-// failure: the run ends as superseded. It is ErrStale for errors.Is.
+// Superseded is the error of [Fenced]. Lambda reports the name of its type, which tells Carillon that the
+// request was stale: the run ends as superseded, not as failed. errors.Is finds ErrStale in it.
 type Superseded struct {
 	Run     string
 	Attempt int
@@ -121,17 +121,17 @@ func (e Event) Check() error {
 // Handler does the work of an event.
 type Handler func(ctx context.Context, event Event) (any, error)
 
-// Results stores the results of events. All instances of a function must share it: use for example a
+// Results stores the results of events. All instances of a function must share it, for example in a
 // table with the event id as its key. [Memory] is for tests and single instances.
 type Results interface {
-	// Result returns the stored result of an event; nil if there is none.
+	// Result returns the stored result of an event, or nil.
 	Result(ctx context.Context, eventID string) (json.RawMessage, error)
 	// Keep stores the result of an event.
 	Keep(ctx context.Context, eventID string, result json.RawMessage) error
 }
 
 // Once returns a handler that does the work of an event once. If the event comes again, it returns
-// the stored result. If an instance dies between the work and Keep, the work is done again. To avoid
+// the stored result. If an instance dies between the work and Keep, the work is repeated. To avoid
 // that, do the work and store its result in one transaction.
 func Once(results Results, handler Handler) Handler {
 	return func(ctx context.Context, event Event) (any, error) {
@@ -167,8 +167,8 @@ type Fences interface {
 	Raise(ctx context.Context, trigger string, fence int64) (raised bool, err error)
 }
 
-// fenced names what the fences of an event are compared within: its trigger and, of a broadcast, its shard, because an attempt of one
-// shard says nothing about another.
+// fenced names the scope of an event's fence: its trigger and, for a broadcast, its shard. An
+// attempt of one shard does not make an attempt of another stale.
 func (f Fire) fenced() string {
 	name := f.App + "/" + f.Job + "/" + f.Trigger
 	if f.ShardTotal > 0 {
@@ -177,8 +177,8 @@ func (f Fire) fenced() string {
 	return name
 }
 
-// Fenced returns a handler that refuses stale events with [Superseded], which is ErrStale. An event is stale if an attempt
-// that was given up as lost arrives late, or if a newer fire has overtaken it.
+// Fenced returns a handler that refuses stale events with [Superseded], which is ErrStale. An event is stale
+// if its attempt was given up as lost and arrives late, or if a newer fire has overtaken it.
 func Fenced(fences Fences, handler Handler) Handler {
 	return func(ctx context.Context, event Event) (any, error) {
 		if err := event.Check(); err != nil {
@@ -199,7 +199,7 @@ func Fenced(fences Fences, handler Handler) Handler {
 // Memory keeps fences and the latest results in the memory of one instance. It is safe for
 // concurrent use. The zero value is ready to use.
 type Memory struct {
-	// Most is the number of results that are kept; 0 means 1,000.
+	// Most is the number of results to keep; 0 means 1,000.
 	Most int
 
 	mu      sync.Mutex
@@ -213,7 +213,7 @@ var (
 	_ Fences  = (*Memory)(nil)
 )
 
-// Result returns the result of an event; nil if there is none.
+// Result returns the result of an event, or nil.
 func (m *Memory) Result(_ context.Context, eventID string) (json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

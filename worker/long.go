@@ -10,21 +10,21 @@ import (
 	"github.com/carillon-dev/carillon/lambda"
 )
 
-// heartbeatEvery is how often a worker says that long work goes on, unless Long says otherwise. It is far below the shortest
-// sensible timeout of a callback.
+// heartbeatEvery is the pause between heartbeats of long work, unless Long sets another. It is far
+// below the shortest sensible timeout of a callback.
 const heartbeatEvery = 15 * time.Second
 
-// Accepted is what a handler returns to accept an attempt and finish it later. The worker responds 202, so the job needs
-// callback; it does the work in the background, sends heartbeats meanwhile, and says by a callback how it ended.
+// Accepted is returned by a handler that accepts an attempt and finishes it later. The worker responds 202, does
+// the work in the background, sends heartbeats and reports the outcome by a callback, which the job must have.
 type Accepted struct {
 	work  func(ctx context.Context, progress func(lambda.Progress)) (any, error)
 	every time.Duration
 }
 
-// Long returns what a handler returns to have work done in the background. The context of work ends when the run is
-// cancelled, when its attempt is over for another reason, and when a worker that stops has waited long enough: what work
-// returns then is sent all the same. progress sends a heartbeat at once; the worker sends others by itself, each
-// after every, 0: 15 s.
+// Long returns the value by which a handler has work done in the background. The context of work
+// ends when the run is cancelled, when its attempt is over for another reason, or when a stopping
+// worker has waited for StopTimeout. The result of work is sent even then. progress sends a
+// heartbeat at once; the worker also sends one after each interval of every (0 means 15 s).
 func Long(every time.Duration, work func(ctx context.Context, progress func(lambda.Progress)) (any, error)) Accepted {
 	if every == 0 {
 		every = heartbeatEvery
@@ -35,7 +35,7 @@ func Long(every time.Duration, work func(ctx context.Context, progress func(lamb
 // errNotLong means that a handler accepted an attempt of a job that has no callback.
 var errNotLong = errors.New("the handler accepts the work to finish it later, but the job has no callback; add one to its target")
 
-// finish does the work of an accepted attempt, and says how it ended. Its context is whole, which nothing cancels.
+// finish does the work of an accepted attempt and reports its outcome. Nothing cancels its context.
 func (w *Worker) finish(whole context.Context, a Accepted, event lambda.Event) {
 	defer w.end(event.Carillon.Job)
 	ctx, cancel := context.WithCancel(whole)
@@ -87,10 +87,10 @@ func (w *Worker) beat(ctx context.Context, cancel context.CancelFunc, a Accepted
 	}
 }
 
-// tellTimeout bounds how long a worker tries to say how work ended: longer than a failover of the database takes.
+// tellTimeout bounds how long a worker tries to report an outcome: longer than a failover of the database takes.
 const tellTimeout = 15 * time.Minute
 
-// tell says how the work of an event ended.
+// tell reports the outcome of the work of an event.
 func (w *Worker) tell(ctx context.Context, callback lambda.Callback, event lambda.Event, result any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (w *Worker) tell(ctx context.Context, callback lambda.Callback, event lambd
 	}
 }
 
-// textOf returns a result as a callback says it: a text as it is, and everything else as JSON.
+// textOf returns a result as the text of a callback: a string as it is, and any other value as JSON.
 func textOf(result any) string {
 	switch r := result.(type) {
 	case nil:

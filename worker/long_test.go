@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/worker"
 )
 
-// callbacks is an API that takes callbacks, and responds as status says for each of them.
+// callbacks is an API that accepts callbacks and responds to each with status.
 type callbacks struct {
 	*httptest.Server
 	came chan string // such as "complete 42"

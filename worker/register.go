@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// heartbeatsPerExpiry is how often a worker registers within the time after which it would go.
+	// heartbeatsPerExpiry is how many times a worker registers before its registration would expire.
 	heartbeatsPerExpiry = 3
-	// The pauses after a registration that failed, which double.
+	// The pause after a failed registration starts at firstPause and doubles.
 	firstPause = 500 * time.Millisecond
 	mostPause  = 10 * time.Second
 )
 
-// refusedError says why the API does not take a registration, and would not take it the next time.
+// refusedError is the API's reason to refuse a registration. The same registration would be refused again.
 type refusedError struct {
 	status int
 	text   string
@@ -30,10 +30,10 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("the API refuses the registration with status %d: %s", e.status, e.text)
 }
 
-// Run registers the worker and keeps it registered until ctx ends. Then it removes it from its group, waits at most
-// Options.StopTimeout until all that was begun has ended, and returns nil: the server may be closed. The error of a
-// first registration that the API refuses, such as one with a wrong token, is returned at once; otherwise Run tries until it
-// succeeds. Call it once.
+// Run registers the worker and keeps it registered until ctx ends. Then it removes the worker from
+// its group, waits at most Options.StopTimeout for the requests in flight, and returns nil: the
+// server may be closed. If the API refuses the first registration, for example because of a wrong
+// token, Run returns the error at once. It retries after any other error. Call it once.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.keepRegistered(ctx); err != nil {
 		close(w.stopping)
@@ -44,7 +44,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepRegistered registers again and again until ctx ends.
+// keepRegistered renews the registration until ctx ends.
 func (w *Worker) keepRegistered(ctx context.Context) error {
 	pause, wasIn, failing := firstPause, false, false
 	for ctx.Err() == nil {
@@ -64,13 +64,13 @@ func (w *Worker) keepRegistered(ctx context.Context) error {
 			w.o.Log.WarnContext(ctx, "registration failed; trying again until it succeeds", "endpoint", w.o.ID, "error", err)
 			failing = true
 		}
-		sleep(ctx, pause/2+rand.N(pause/2)) //nolint:gosec // so that not all workers try at once; nothing depends on it
+		sleep(ctx, pause/2+rand.N(pause/2)) //nolint:gosec // spreads the retries of many workers; nothing depends on it
 		pause = min(2*pause, mostPause)
 	}
 	return nil
 }
 
-// register registers once, and returns after how long to do so again.
+// register registers once and returns the pause until the next registration.
 func (w *Worker) register(ctx context.Context) (next time.Duration, err error) {
 	body, err := json.Marshal(struct {
 		URL    string            `json:"url"`
@@ -91,7 +91,7 @@ func (w *Worker) register(ctx context.Context) (next time.Duration, err error) {
 	if err := json.Unmarshal(text, &endpoint); err != nil || endpoint.ExpiresAt.IsZero() {
 		return 0, errors.New("the API responds with something else than an endpoint; check Options.API")
 	}
-	// By the clock of the API, because that of this machine may be wrong.
+	// The clock of this machine may be wrong, so the clock of the API counts.
 	now, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return 0, fmt.Errorf("the response of the API has no Date: %w", err)
@@ -125,7 +125,7 @@ func (w *Worker) request(ctx context.Context, method string, body []byte) ([]byt
 	return text, response.Header, nil
 }
 
-// stop leaves the group and waits for what was begun.
+// stop leaves the group and waits for the requests in flight.
 func (w *Worker) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.StopTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// The paths that the strategies failover, busyover and global_busyover ask, unless the group names others.
+	// The paths that the strategies failover, busyover and global_busyover probe, unless the group sets others.
 	alivePath = "/healthz"
 	idlePath  = "/idle"
 
@@ -25,8 +25,8 @@ const (
 	mostBody = 1 << 20
 )
 
-// ServeHTTP responds to nodes: GET /healthz with 200 while the worker runs, GET /idle?job=JOB with 200 if it does no work of
-// the job, GET /idle if it does none at all, and everything else as the request of a job, which the headers name.
+// ServeHTTP serves nodes: GET /healthz returns 200 while the worker runs, GET /idle?job=JOB returns 200 if the job is
+// idle, and GET /idle returns 200 if all jobs are. Every other request is the attempt of a job, which its headers name.
 func (w *Worker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodGet && strings.HasSuffix(path, alivePath):
@@ -47,7 +47,7 @@ func (w *Worker) alive() bool {
 	}
 }
 
-// isIdle tells whether no work of a job is done; empty: of any job. Nodes name a job as APP/JOB.
+// isIdle reports whether no request of a job is in flight, or none of any job if job is empty. Nodes write APP/JOB.
 func (w *Worker) isIdle(job string) bool {
 	job = strings.TrimPrefix(job, w.o.App+"/")
 	w.mu.Lock()
@@ -66,9 +66,9 @@ func (w *Worker) respondIf(rw http.ResponseWriter, ok bool, why string) {
 	rw.WriteHeader(http.StatusOK)
 }
 
-// serveJob does the work that a request asks for. Its status tells Carillon what became of it: 200 with the result, 202 if the
-// work goes on in the background, 400 for what is no request of Carillon, 401 without a valid signature, 404 for a job without a
-// handler, 409 marked as superseded for a stale attempt, 500 for an error or a panic, and 503 while the worker is at its limit.
+// serveJob does the work of a request. Its status is the outcome: 200 with the result, 202 if the work goes on in the
+// background, 400 for a request that is not Carillon's, 401 without a valid signature, 404 for a job without a handler,
+// 409 marked as superseded for a stale attempt, 500 for an error or a panic, and 503 while the worker is at its limit.
 func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, mostBody))
 	if err != nil {
@@ -124,8 +124,8 @@ func (w *Worker) end(job string) {
 	}
 }
 
-// respond runs a handler. Its context ends when the node ends the request, as it does for a cancelled run, and when a worker
-// that stops has waited long enough. It returns the work that the handler wants to be done in the background, if any.
+// respond runs a handler. Its context ends when the node ends the request, as for a cancelled run, or when a
+// stopping worker has waited for StopTimeout. respond returns work for the background, if any.
 func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda.Handler, event lambda.Event) *Accepted {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -157,12 +157,12 @@ func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda
 		refuse(rw, http.StatusInternalServerError, err.Error())
 	default:
 		rw.Header().Set("Content-Type", "application/json")
-		_, _ = rw.Write(text) // a node that is gone gets no response
+		_, _ = rw.Write(text) // the node may have closed the connection
 	}
 	return nil
 }
 
-// run turns a panic of a handler into an error: it concerns one request.
+// run turns a panic of a handler into an error, so that only its own request fails.
 func (w *Worker) run(ctx context.Context, handler lambda.Handler, event lambda.Event) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -174,10 +174,10 @@ func (w *Worker) run(ctx context.Context, handler lambda.Handler, event lambda.E
 	return handler(ctx, event)
 }
 
-// refuse responds with a reason.
+// refuse responds with an error.
 func refuse(rw http.ResponseWriter, status int, why string) {
-	text, _ := json.Marshal(map[string]string{"error": why}) // a map of texts can be written
+	text, _ := json.Marshal(map[string]string{"error": why}) // a map of strings always marshals
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(status)
-	_, _ = rw.Write(text) // a node that is gone gets no response
+	_, _ = rw.Write(text) // the node may have closed the connection
 }

@@ -1,9 +1,9 @@
-// Package worker helps to write a worker in Go: an HTTP server that registers itself in an endpoint group of Carillon and
-// does the work of jobs. A job is handled by a [lambda.Handler], so the same code can be a Lambda function or a worker, and
-// [lambda.Once] and [lambda.Fenced] work here, too.
+// Package worker helps to write a worker in Go: an HTTP server that registers itself in an endpoint group of
+// Carillon and does the work of jobs. A job is handled by a [lambda.Handler], so the same code can be a
+// Lambda function or a worker, and [lambda.Once] and [lambda.Fenced] work here, too.
 //
-// A [Worker] registers, sends heartbeats, checks the signature of each request, tells whether it is alive and whether it is
-// busy, and stops gracefully: it leaves its group first, and then ends what it has begun.
+// A [Worker] registers, sends heartbeats, checks the signature of each request, reports its health and load,
+// and stops gracefully: it leaves its group first and then finishes the requests in flight.
 package worker
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/lambda"
 )
 
-// Options says where a worker registers, and as what.
+// Options configures a worker and its registration.
 type Options struct {
 	// API is the URL of Carillon's API, such as https://carillon.internal:8080.
 	API string
@@ -40,28 +40,28 @@ type Options struct {
 	ID string
 	// URL is where nodes reach the worker: http or https, with a port that the registration of the group allows.
 	URL string
-	// Weight is the share of the worker with the strategies that know one, 1 to 100; 0 means 1.
+	// Weight is the worker's share with weighted strategies, 1 to 100; 0 means 1.
 	Weight int
 	// Backup workers get requests only while no other is up.
 	Backup bool
 	// Labels tell workers apart, for people and programs.
 	Labels map[string]string
 
-	// SigningSecrets are the secrets (whsec_...) with which the group signs requests. A request has to be signed with one of
-	// them; two are of use while they are replaced.
+	// SigningSecrets are the secrets (whsec_...) with which the group signs requests. A request
+	// must be signed with one of them. Use two while you replace one.
 	SigningSecrets []string
-	// Unsigned accepts requests without checking a signature: of anybody who reaches the worker. It cannot be set together
-	// with SigningSecrets, and one of them has to be.
+	// Unsigned accepts requests without a signature check, from any client that reaches the worker.
+	// Set either Unsigned or SigningSecrets.
 	Unsigned bool
-	// Concurrency is how many requests the worker handles at once; it responds to more with 503. 0: any number.
+	// Concurrency is how many requests the worker handles at once; it responds 503 to more. 0 means no limit.
 	Concurrency int
-	// StopTimeout bounds how long a worker that stops waits for what it has begun; 0 means 30s. After it, the contexts of
-	// the handlers end.
+	// StopTimeout bounds how long a stopping worker waits for requests in flight; 0 means 30s. Then
+	// it ends the contexts of their handlers.
 	StopTimeout time.Duration
 
-	// Client makes the requests to the API; nil: one with a timeout of 10 s.
+	// Client sends the requests to the API; nil means a client with a timeout of 10 s.
 	Client *http.Client
-	// Log gets registrations, failures and panics; nil: slog.Default.
+	// Log receives registrations, failures and panics; nil means slog.Default.
 	Log *slog.Logger
 }
 
@@ -70,13 +70,13 @@ type Worker struct {
 	o          Options
 	signatures []*standardwebhooks.Webhook
 	stopping   chan struct{} // closed when the worker begins to leave its group
-	over       chan struct{} // closed when handlers have to end
+	over       chan struct{} // closed when handlers must end
 
 	mu       sync.Mutex
 	handlers map[string]lambda.Handler
 	running  map[string]int // by job
 	count    int            // the sum of running
-	idle     chan struct{}  // closed when count falls to 0 while Run waits for it; nil: it does not
+	idle     chan struct{}  // closed when count falls to 0 while Run waits for it; nil otherwise
 }
 
 const (
@@ -87,9 +87,9 @@ const (
 
 var endpointID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// New returns a worker. The error names everything that is wrong with the options.
+// New returns a worker. The error lists every problem of the options.
 func New(o Options) (*Worker, error) {
-	host, _ := os.Hostname() // without one, check says that the ID is missing
+	host, _ := os.Hostname() // if it fails, check reports the missing ID
 	host, _, _ = strings.Cut(strings.ToLower(host), ".")
 	o.ID = cmp.Or(o.ID, host)
 	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
@@ -107,7 +107,7 @@ func New(o Options) (*Worker, error) {
 	problems := o.check()
 	for i, secret := range o.SigningSecrets {
 		signature, err := standardwebhooks.NewWebhook(secret)
-		if err != nil { // the error may hold the secret
+		if err != nil { // the error may contain the secret
 			problems = append(problems, fmt.Errorf("SigningSecrets[%d] is not a secret of Standard Webhooks, whsec_ and base64", i))
 			continue
 		}
@@ -119,7 +119,7 @@ func New(o Options) (*Worker, error) {
 	return w, nil
 }
 
-// check returns everything wrong with o.
+// check returns all problems of o.
 func (o Options) check() (problems []error) {
 	for name, text := range map[string]string{"API": o.API, "URL": o.URL} {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -147,7 +147,7 @@ func (o Options) check() (problems []error) {
 	return problems
 }
 
-// Handle makes a handler do the work of a job, by its name. It panics if the job has a handler already.
+// Handle sets the handler of a job, by its name. It panics if the job already has one.
 func (w *Worker) Handle(job string, handler lambda.Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *Worker) Handle(job string, handler lambda.Handler) {
 	w.handlers[job] = handler
 }
 
-// eventOf returns what a request of Carillon says. Without a payload its body describes the fire, which the headers do, too.
+// eventOf decodes a request of Carillon. Without a payload its body describes the fire, as the headers also do.
 func eventOf(header http.Header, body []byte) (lambda.Event, error) {
 	fire := lambda.Fire{
 		EventID: header.Get("Webhook-Id"), App: header.Get("Carillon-App"), Job: header.Get("Carillon-Job"),
@@ -202,7 +202,7 @@ func eventOf(header http.Header, body []byte) (lambda.Event, error) {
 	return event, nil
 }
 
-// shardOf returns which part of a broadcast a request is.
+// shardOf returns the shard of a broadcast that a request is for.
 func shardOf(header http.Header) (index, total int, err error) {
 	if index, err = strconv.Atoi(header.Get("Carillon-Shard-Index")); err == nil {
 		total, err = strconv.Atoi(header.Get("Carillon-Shard-Total"))
@@ -226,7 +226,7 @@ func missedOf(header http.Header) (*lambda.Missed, error) {
 	return &lambda.Missed{From: from, To: to, Count: count}, err
 }
 
-// describes tells whether a body is the description of a fire that a job without a payload sends.
+// describes reports whether a body is the description of a fire, which a job without a payload sends.
 func describes(body []byte, fire lambda.Fire) bool {
 	var text struct {
 		App string `json:"app"`

@@ -138,7 +138,7 @@ func asJSON(v any) string {
 	return string(text)
 }
 
-func TestStatusSaysWhatBecameOfARequest(t *testing.T) {
+func TestStatusReportsTheOutcomeOfARequest(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, nil)
 	result := func(value any, err error) lambda.Handler {
@@ -179,7 +179,7 @@ func TestStatusSaysWhatBecameOfARequest(t *testing.T) {
 	}
 }
 
-// By the mark, Carillon tells a refusal as stale from other conflicts.
+// The marker tells Carillon that a 409 refuses a stale request and is no other conflict.
 func TestStaleRequestIsRefusedAsSuperseded(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, nil)
@@ -198,7 +198,7 @@ func TestStaleRequestIsRefusedAsSuperseded(t *testing.T) {
 	}
 }
 
-func TestUnsignedIsAcceptedOnDemandOnly(t *testing.T) {
+func TestUnsignedRequestsAreAcceptedOnlyIfConfigured(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, func(o *worker.Options) { o.SigningSecrets, o.Unsigned = nil, true })
 	w.Handle("good", func(context.Context, lambda.Event) (any, error) { return 1, nil })
@@ -207,7 +207,7 @@ func TestUnsignedIsAcceptedOnDemandOnly(t *testing.T) {
 	}
 }
 
-func TestBusyWorkersSaySo(t *testing.T) {
+func TestBusyWorkersReportIt(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, func(o *worker.Options) { o.Concurrency = 2 })
 	began, finish := make(chan struct{}), make(chan struct{})
@@ -256,13 +256,13 @@ func TestHandlerEndsWithItsRequest(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // as a node does that cancels a run
+	cancel() // as when a node cancels a run
 	if status, _ := serve(w, fire(t, "slow", "", secret).WithContext(ctx)); status != 500 {
 		t.Errorf("status %d of a cancelled request", status)
 	}
 }
 
-// registry is the part of Carillon's API that workers use, for what the real one does not do on demand.
+// registry is the part of Carillon's API that workers use. It fails on demand, which the real one does not.
 type registry struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -305,14 +305,14 @@ func TestWorkerStaysRegisteredUntilItStops(t *testing.T) {
 	r := newRegistry(t, func(n int, method string) (int, string) {
 		switch {
 		case method == http.MethodDelete:
-			close(finish) // only then the work ends: Run waits for it
+			close(finish) // the work ends only now: Run waits for it
 			return 204, ""
 		case n == 1:
 			return 503, "starting"
 		case n >= 4:
 			stop()
 		}
-		return 200, expiring(time.Second) // heartbeats come at the shortest pause
+		return 200, expiring(time.Second) // makes heartbeats come at the shortest pause
 	})
 	w := newWorker(t, func(o *worker.Options) { o.API, o.Weight, o.Labels = r.URL+"/", 3, map[string]string{"zone": "a"} })
 	w.Handle("slow", func(context.Context, lambda.Event) (any, error) {

@@ -1,6 +1,6 @@
-// Command sample is a worker that adds up the numbers of the payload of job "sum", once for each event. Its settings are in
-// the environment: CARILLON_ENDPOINT, CARILLON_TOKEN (of scope register), APP, GROUP, ID (without it, the name of the machine),
-// LISTEN (an address and a port), URL (where nodes reach it) and SIGNING_SECRET.
+// Command sample is a worker that adds up the numbers of the payload of job "sum", once for each event. The
+// environment configures it: CARILLON_ENDPOINT, CARILLON_TOKEN (scope register), APP, GROUP, ID (default: the
+// host name), LISTEN (address and port), URL (where nodes reach it) and SIGNING_SECRET.
 package main
 
 import (
@@ -46,7 +46,7 @@ func serve(ctx context.Context) error {
 	defer stop()
 	go func() {
 		failed <- server.ListenAndServe()
-		stop() // a worker that nobody reaches leaves its group
+		stop() // without a server, the worker leaves its group
 	}()
 	if err := w.Run(running); err != nil {
 		return err
