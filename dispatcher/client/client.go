@@ -1,8 +1,8 @@
 // Package client is the typed Go client of Carillon's HTTP API. The Terraform provider, the command
 // line and the tests use it.
 //
-// A method has the name of its route. It checks that the response is about the requested object, and
-// repeats a request only if that cannot do anything twice.
+// Each method is named after its route. It checks that the response is about the requested object,
+// and retries a request only if that cannot have an effect twice.
 package client
 
 import (
@@ -25,18 +25,18 @@ type Options struct {
 	UserAgent string
 	// Timeout bounds one request; default 30s.
 	Timeout time.Duration
-	// RetryFor bounds the time in which a request is tried again: if no server accepts the connection, if the response
-	// is status 429, if it is status 503 and the request cannot be done twice, and reads also if the connection breaks
-	// or a gateway fails. A wait that Retry-After asks for is kept, unless it is longer than what is left. The zero value
-	// is DefaultRetryFor; a negative one permits no second try.
+	// RetryFor bounds the time for retries of a request. The client retries if no server accepts the
+	// connection, after status 429, and after status 503 if the request cannot have an effect twice; reads
+	// also if the connection breaks or a gateway fails. It waits as long as Retry-After asks, unless that
+	// exceeds the time left. Zero means DefaultRetryFor; a negative value turns retries off.
 	RetryFor time.Duration
 	// Transport makes the requests; default http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
-// Client calls one Carillon API. It is safe for concurrent use. Every method returns an *Error if the
-// API reports a problem; errors.Is finds the error of package dispatcher that the status stands for
-// (ErrNotFound, ErrPrecondition, ErrConflict). It returns ErrForeign if another server responds.
+// Client calls one Carillon API. It is safe for concurrent use. Every method returns an *Error if the API
+// reports a problem; errors.Is finds the error of package dispatcher for its status (ErrNotFound,
+// ErrPrecondition, ErrConflict). A method returns ErrForeign if another server responds.
 type Client struct {
 	http     *resty.Client
 	retryFor time.Duration
@@ -66,8 +66,8 @@ func New(endpoint, token string, o Options) (*Client, error) {
 // maxResponse bounds the memory of a response. A page of a thousand large jobs fits.
 const maxResponse = 512 << 20 // bytes
 
-// noRedirect returns the redirect itself. Following it would turn a PUT into a GET, and its response
-// would look like success.
+// noRedirect returns the redirect itself. Following it would turn a PUT into a GET, and the
+// response would look like a success.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // silent keeps resty from writing to standard error; the errors say the same.

@@ -27,7 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// newServer serves the real API over a fresh database, and returns its address and a token.
+// newServer serves the real API over a new database, and returns its address and a token.
 func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 	t.Helper()
 	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -63,7 +63,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// declared is a job as a Go program writes it: most fields are left to their defaults.
+// declared is a job as a Go program writes it: most fields keep their defaults.
 func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync",
@@ -91,7 +91,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.App(ctx, "crm"); err != nil || !cmp.Equal(got, app) {
 		t.Errorf("App = %+v, %v, want %+v", got, err, app)
 	}
-	app.Usage = nil // lists leave it out
+	app.Usage = nil // lists omit it
 	if got, err := c.Apps(ctx, input.Page{Limit: 1}); err != nil ||
 		!cmp.Equal(got, client.List[access.App]{Items: []access.App{app}}) {
 		t.Errorf("Apps = %+v, %v", got, err)
@@ -306,8 +306,8 @@ func TestEndpointsAreChecked(t *testing.T) {
 	}
 }
 
-// The response to the first PUT is lost after the write. Nobody else wrote, so reporting a conflict
-// would be wrong.
+// The response to the first PUT is lost after the write. No other client wrote, so the client must
+// not report a conflict.
 func TestLostResponseOfPutIsNotAConflict(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
@@ -352,8 +352,8 @@ func TestRedirectsAndForeignPagesAreErrors(t *testing.T) {
 	}
 }
 
-// At a wrong endpoint anything may answer. Its response must never pass for an object that was read,
-// written or deleted: Terraform would plan with it.
+// Another server may respond at a wrong endpoint. Its response must never pass for an object that
+// was read, written or deleted: Terraform would plan with it.
 func TestForeignResponsesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -408,7 +408,7 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 				"Nodes":     func() error { _, err := c.Nodes(ctx); return err },
 				"Preview":   func() error { _, err := c.Preview(ctx, view.PreviewRequest{}); return err },
 			}
-			if tt.status != 204 { // which is the response to a DELETE
+			if tt.status != 204 { // the status of a DELETE
 				calls["DeleteApp"] = func() error { return c.DeleteApp(ctx, "crm", client.Condition{}) }
 				calls["DeleteJob"] = func() error { return c.DeleteJob(ctx, "crm", "crm", client.Condition{}) }
 			}

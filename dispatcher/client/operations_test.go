@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
-// withoutMethod are the operations that no method calls: those of probes, of Prometheus, of executors and of targets.
+// withoutMethod are the operations without a method: those of probes, Prometheus, executors and targets.
 var withoutMethod = []string{"live", "ready", "openAPI", "metrics", "jobMetrics", "registerExecutor", "deregisterExecutor",
 	"callBackOfExecutor", "extendRun"}
 
@@ -53,7 +53,7 @@ func TestEachOperationHasAMethod(t *testing.T) {
 	}
 }
 
-// operations returns the ids of all operations by their patterns.
+// operations returns the ids of all operations by pattern.
 func operations(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../api/openapi.json")
@@ -95,7 +95,7 @@ func parameters(method reflect.Type) (all []reflect.Type) {
 	return all
 }
 
-// filled returns a value of a type that names things, one of several where the request depends on it.
+// filled returns a value of a type with its strings set; variant selects a value where the request depends on it.
 func filled(typ reflect.Type, variant int) reflect.Value {
 	choose := func(values ...any) reflect.Value { return reflect.ValueOf(values[variant%len(values)]) }
 	switch typ {
@@ -114,7 +114,7 @@ func filled(typ reflect.Type, variant int) reflect.Value {
 		v.SetString("x")
 	case reflect.Bool:
 		v.SetBool(variant%2 == 0)
-	case reflect.Func: // a change of what was read
+	case reflect.Func: // a function that changes the object it gets
 		v.Set(reflect.MakeFunc(typ, func([]reflect.Value) []reflect.Value { return nil }))
 	case reflect.Struct:
 		for _, f := range reflect.VisibleFields(typ) {

@@ -21,8 +21,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Condition protects a write from overwriting the change of another client. The zero value is no
-// condition: a PUT then creates or fails with ErrPrecondition, and so does a DELETE of what exists.
+// Condition protects a write from overwriting the change of another client. The zero value sets no condition:
+// a PUT then creates the object or fails with ErrPrecondition, and a DELETE of an existing object fails.
 type Condition struct {
 	// Revision is sent as If-Match: the write fails with ErrPrecondition if it is not current.
 	Revision int64
@@ -40,16 +40,16 @@ type Error struct {
 	Detail    string         `json:"detail,omitempty"`
 	RequestID string         `json:"request_id"`
 	Problems  input.Problems `json:"errors"`
-	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, or deleted the thing,
-	// and when; empty if the audit log does not know.
+	// ChangedBy and ChangedAt are set with ErrPrecondition: who wrote the unexpected revision or
+	// deleted the object, and when. They are empty if the audit log does not have it.
 	ChangedBy string    `json:"changed_by"`
 	ChangedAt time.Time `json:"changed_at"`
-	// foreign says that the response is not a problem document, and that its status is not that of
-	// a broken gateway either: another server responded.
+	// foreign is true if the response is no problem document and its status is not that of a broken
+	// gateway either: another server responded.
 	foreign bool
 }
 
-// Error returns the problems in words, or the title if there are none.
+// Error returns the texts of the problems, or the title if the list is empty.
 func (e *Error) Error() string {
 	switch {
 	case len(e.Problems) > 0:
@@ -60,20 +60,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, e.Title)
 }
 
-// HasCode reports whether the API refused a request with a code.
+// HasCode reports whether err is a refusal of the API with this code.
 func HasCode(err error, code string) bool {
 	var response *Error
 	return errors.As(err, &response) && slices.ContainsFunc(response.Problems, func(p input.Problem) bool { return p.Code == code })
 }
 
-// IsNotFound reports whether the API says that the thing does not exist. The 404 of a proxy or of a wrong endpoint is not that: it
-// must never remove anything from a state of Terraform.
+// IsNotFound reports whether the API says that an object does not exist. The 404 of a proxy or a
+// wrong endpoint does not count: it must never remove a resource from a Terraform state.
 func IsNotFound(err error) bool {
 	return errors.Is(err, dispatcher.ErrNotFound) && HasCode(err, input.CodeNotFound)
 }
 
-// Unwrap returns the error of package dispatcher that the status stands for, and the problems. It
-// returns ErrForeign if the response is not from Carillon.
+// Unwrap returns the error of package dispatcher for the status, and the problems. It returns
+// ErrForeign if the response is not from Carillon.
 func (e *Error) Unwrap() []error {
 	if e.foreign { // a foreign 404 says nothing about Carillon's objects
 		return []error{ErrForeign}
@@ -93,11 +93,11 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// ErrForeign says that a response is not from Carillon, or is not about the requested object.
-// Accepted, an empty response would be read as an app without a name.
+// ErrForeign means that a response is not from Carillon, or is not about the requested object.
+// Without this check, an empty response would decode as an app without a name.
 var ErrForeign = errors.New("the response does not come from Carillon: check the endpoint")
 
-// successes are the statuses of success for each method.
+// successes are the success statuses of each method.
 var successes = map[string][]int{
 	http.MethodGet:    {http.StatusOK},
 	http.MethodPut:    {http.StatusOK, http.StatusCreated},
@@ -109,9 +109,9 @@ var successes = map[string][]int{
 // request is one request whose response is a T.
 type request[T any] struct {
 	method, path string // with the query
-	body         any    // nil: none
+	body         any    // nil for no body
 	cond         Condition
-	// is says whether a response is about the requested object. A DELETE that is done has no response.
+	// is reports whether a response is about the requested object. A successful DELETE has no body.
 	is func(T) bool
 }
 
@@ -132,7 +132,7 @@ func (q request[T]) prepare(r *resty.Request) *resty.Request {
 	return r
 }
 
-// send makes a request and decodes the response or the problem document.
+// send sends a request and decodes the response or the problem document.
 func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	var nothing, result T
 	response, err := try(ctx, c.retryFor, q.method, q.cond, func() (*resty.Response, error) {
@@ -165,10 +165,10 @@ func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	return result, nil
 }
 
-// problem decodes the response to a request that failed.
+// problem decodes the response to a failed request.
 func problem(method string, response *resty.Response) *Error {
 	e := &Error{Status: response.StatusCode(), Title: http.StatusText(response.StatusCode())}
-	// A response without a problem document, such as the page of a proxy, has only its status.
+	// A response without a problem document, such as the page of a proxy, only has its status.
 	if mediaType(response) == "application/problem+json" {
 		_ = json.Unmarshal(response.Body(), e)
 	} else {
@@ -185,30 +185,30 @@ func mediaType(response *resty.Response) string {
 	return media
 }
 
-// DefaultRetryFor is how long a request is tried again. It suits a person who waits for the response; give programs
-// longer than a node takes to restart.
+// DefaultRetryFor is how long a request is retried. It suits a person who waits for the response;
+// set a longer time for programs, so that they outlast the restart of a node.
 const DefaultRetryFor = 2 * time.Second
 
-// The wait before another try doubles from the first to the longest. Each is random between half of it and all of it,
-// so that clients which one restart has cut off do not come back at once.
+// The wait before a retry doubles from the first to the longest. Each wait is random, between half
+// and all of it, so that the clients of a restarted node do not all come back at once.
 const (
 	firstWait   = 100 * time.Millisecond
 	longestWait = 2 * time.Second
 )
 
-// try calls once until its result is final: a success, a failure that another try cannot mend or could make worse, or
-// the last failure before retryFor is over.
+// try repeats call until its result is final: a success, a failure that a retry cannot fix or could
+// make worse, or the last failure within retryFor.
 func try(
 	ctx context.Context, retryFor time.Duration, method string, cond Condition, once func() (*resty.Response, error),
 ) (*resty.Response, error) {
 	window, cancel := context.WithTimeout(ctx, retryFor)
 	defer cancel()
-	var doubtful *resty.Response // a response that does not tell whether the write was done
+	var doubtful *resty.Response // a response that leaves open whether the write was done
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		response, err := once()
 		switch {
 		case err == nil && doubtful != nil && changedMeanwhile(response.StatusCode()):
-			return doubtful, nil // perhaps by this very request, so a conflict with another client would be an invention
+			return doubtful, nil // this request may have done the write itself, so a conflict would be wrong
 		case ctx.Err() != nil || !retryable(response, err, method, cond):
 			return response, err
 		}
@@ -220,7 +220,7 @@ func try(
 			}
 		}
 		if pause > retryFor {
-			return response, err // the server asks for more than there is
+			return response, err // the server asks for more time than is left
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -232,14 +232,14 @@ func try(
 	}
 }
 
-// changedMeanwhile reports whether a status refuses a write because the object is not what the write expects.
+// changedMeanwhile reports whether a status refuses a write because the object is not in the expected state.
 func changedMeanwhile(status int) bool {
 	return status == http.StatusPreconditionFailed || status == http.StatusNotFound
 }
 
-// retryable permits another try if it is harmless: the request never reached a server, was refused for its rate, only
-// reads, or is a write that a server without its database refused and that cannot be done twice.
-// A write whose response was lost is not tried again: it may have succeeded.
+// retryable reports whether a retry is harmless: the request never reached a server, was refused
+// for its rate, only reads, or is a write that a server without its database refused and that
+// cannot have an effect twice. A write with a lost response is not retried: it may have succeeded.
 func retryable(r *resty.Response, err error, method string, cond Condition) bool {
 	if err != nil {
 		var dial *net.OpError
@@ -248,12 +248,12 @@ func retryable(r *resty.Response, err error, method string, cond Condition) bool
 		}
 		var certificate *tls.CertificateVerificationError
 		var network net.Error
-		late := errors.As(err, &network) && network.Timeout() // it would take as long again
+		late := errors.As(err, &network) && network.Timeout() // a retry would take as long again
 		return r != nil && method == http.MethodGet && !late && !errors.As(err, &certificate)
 	}
 	switch status := r.StatusCode(); status {
 	case http.StatusTooManyRequests:
-		return true // it was refused before anything was done
+		return true // it was refused before it had an effect
 	case http.StatusServiceUnavailable:
 		once := []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete}
 		return cond != (Condition{}) || slices.Contains(once, method)
@@ -262,7 +262,7 @@ func retryable(r *resty.Response, err error, method string, cond Condition) bool
 	}
 }
 
-// retryAfter returns how long a response asks to wait, 0 if it does not say.
+// retryAfter returns the wait that a response asks for, or 0.
 func retryAfter(r *resty.Response) time.Duration {
 	text := r.Header().Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-// scripted is a server of which each try of a request meets the next outcome; the last one repeats.
+// scripted is a server where each try of a request gets the next outcome; the last one repeats.
 type scripted struct {
 	outcomes []outcome
 	tries    int
@@ -55,7 +55,7 @@ func TestOnlySafeRequestsAreRetried(t *testing.T) {
 	refused := outcome{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 	for name, tt := range map[string]struct {
 		fails           outcome
-		read, put, post bool // whether they are tried again
+		read, put, post bool // which of them are retried
 	}{
 		"a refused connection never reached the server": {fails: refused, read: true, put: true, post: true},
 		"a lost response":       {fails: outcome{err: io.ErrUnexpectedEOF}, read: true},
@@ -134,7 +134,7 @@ func TestRequestsAreRetriedForTheGivenTime(t *testing.T) {
 	}
 }
 
-// It is kept, and the request then succeeds.
+// The client waits as long as Retry-After asks, and the request then succeeds.
 func TestRetryAfterIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	})
 }
 
-// The first try may have written before the server lost its database. The second try then meets its own write.
+// The first try may have written before the server lost its database. The retry then finds that write.
 func TestUnavailableWriteIsNotAConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestCancelledRequestIsNotRetried(t *testing.T) {
 	})
 }
 
-// A rolling restart behind one address: nothing listens, then the new node starts and waits for its database, then it
-// serves. The write is done, and once.
+// A rolling restart behind one address: no server listens, then the new node starts and waits for
+// its database, then it serves. The write happens exactly once.
 func TestRollingRestartFailsNoWrite(t *testing.T) {
 	t.Parallel()
 	_, api, token := newServer(t)

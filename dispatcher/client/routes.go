@@ -51,10 +51,10 @@ func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond C
 	})
 }
 
-// SetBounds changes the bounds of an app and leaves the rest of it unchanged. The response has the jobs that the change
-// breaks. It needs the scope admin.
+// SetBounds changes the bounds of an app and leaves the rest of it unchanged. The response lists
+// the jobs that the change breaks. It needs the scope admin.
 func (c *Client) SetBounds(ctx context.Context, name string, change func(*target.Bounds)) (access.App, error) {
-	const tries = 5 // someone else may change the app in between
+	const tries = 5 // another client may change the app in between
 	for try := 1; ; try++ {
 		app, err := c.App(ctx, name)
 		if err != nil {
@@ -76,20 +76,20 @@ func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) err
 	return c.remove(ctx, path("apps", name), cond)
 }
 
-// ExportApp returns a disabled app with all that another installation needs of it. ErrConflict: it is enabled, or has
-// runs in flight.
+// ExportApp returns a disabled app with everything that another installation needs. ErrConflict:
+// the app is enabled or has runs in flight.
 func (c *Client) ExportApp(ctx context.Context, name string) (access.Export, error) {
 	return get(ctx, c, path("apps", name, "export"), func(e access.Export) bool { return e.App.Name == name })
 }
 
-// ImportApp creates an app from the JSON of an Export, which may hold values of secrets.
+// ImportApp creates an app from the JSON of an Export, which may contain values of secrets.
 func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMessage) (access.App, error) {
 	return send(ctx, c, request[access.App]{
 		method: http.MethodPost, path: path("apps", name, "import"), body: export, is: isApp(name),
 	})
 }
 
-// Jobs lists the jobs of an app by name, those that have page.Labels.
+// Jobs lists the jobs of an app that have page.Labels, by name.
 func (c *Client) Jobs(ctx context.Context, app string, page input.Page) (List[dispatcher.Job], error) {
 	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
@@ -112,8 +112,8 @@ func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition
 	return c.remove(ctx, path("apps", app, "jobs", name), cond)
 }
 
-// RenameJob renames a job, triggers of it, or both at once, and returns it under its new name. It needs a condition.
-// ErrConflict: another job or trigger has a new name, or the history of a deleted job of that name is still kept.
+// RenameJob renames a job, triggers of it, or both, and returns it under its new name. It needs a condition.
+// ErrConflict: another job or trigger has a new name, or the history of a deleted job with that name remains.
 func (c *Client) RenameJob(
 	ctx context.Context, app, job string, rename dispatcher.JobRename, cond Condition,
 ) (dispatcher.Job, error) {
@@ -148,8 +148,8 @@ func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Cond
 	return c.remove(ctx, path("apps", app, "calendars", name), cond)
 }
 
-// DeleteCalendarWhenUnused deletes a calendar. One that is in use is deleted by the change that drops its last use, and
-// waiting is true until then.
+// DeleteCalendarWhenUnused deletes a calendar. If the calendar is in use, waiting is true, and the
+// change that removes its last use deletes it.
 func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string, cond Condition) (waiting bool, err error) {
 	marked, err := send(ctx, c, request[dispatcher.Calendar]{
 		method: http.MethodDelete, path: path("apps", app, "calendars", name) + "?when_unused=true", cond: cond, is: isCalendar(app, name),
@@ -157,7 +157,7 @@ func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 	return err == nil && marked.Name != "", err
 }
 
-// Pausable names a job, or only one of its triggers if Trigger is not empty.
+// Pausable names a job, or one of its triggers if Trigger is not empty.
 type Pausable struct{ App, Job, Trigger string }
 
 // String is APP/JOB or APP/JOB/TRIGGER.
@@ -180,7 +180,7 @@ func (c *Client) ResumeJob(ctx context.Context, of Pausable, cond Condition) (di
 	return send(ctx, c, request[dispatcher.Job]{method: http.MethodPost, path: of.to("resume"), cond: cond, is: isJob(of.App, of.Job)})
 }
 
-// to is the path of a request.
+// to returns the path of a request.
 func (p Pausable) to(verb string) string {
 	if p.Trigger == "" {
 		return path("apps", p.App, "jobs", p.Job, verb)
@@ -188,12 +188,12 @@ func (p Pausable) to(verb string) string {
 	return path("apps", p.App, "jobs", p.Job, "triggers", p.Trigger, verb)
 }
 
-// RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
+// RunJob queues a run of a job now. Each call queues another run; the client does not retry it.
 func (c *Client) RunJob(ctx context.Context, app, job string) (run.Run, error) {
 	return c.RunJobWith(ctx, app, job, dispatcher.RunRequest{})
 }
 
-// RunJobWith is RunJob with another payload than the job's.
+// RunJobWith is RunJob with a payload in place of the job's.
 func (c *Client) RunJobWith(ctx context.Context, app, job string, asked dispatcher.RunRequest) (run.Run, error) {
 	queued := func(run run.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
 	return post(ctx, c, path("apps", app, "jobs", job, "run"), asked, queued)
@@ -214,8 +214,8 @@ func (c *Client) Run(ctx context.Context, id string) (run.Run, error) {
 	return get(ctx, c, path("runs", id), isRun(id))
 }
 
-// RunLog gets the log that an executor of XXL-JOB keeps of an attempt, from a line on, counted from 1. Attempt 0 is the
-// latest.
+// RunLog gets the log that an XXL-JOB executor keeps of an attempt, starting at line from, counted
+// from 1. Attempt 0 is the latest.
 func (c *Client) RunLog(ctx context.Context, id string, attempt, from int) (target.ExecutorLog, error) {
 	query := url.Values{"from_line": {strconv.Itoa(from)}}
 	if attempt != 0 {
@@ -229,13 +229,13 @@ func (c *Client) CancelRun(ctx context.Context, id string) (run.Run, error) {
 	return post(ctx, c, path("runs", id, "cancel"), nil, isRun(id))
 }
 
-// CompleteRun ends the attempt of a run that waits for its callback, as succeeded, and FailRun as failed; ErrConflict if the run
-// does not wait for one.
+// CompleteRun ends the attempt of a run that waits for its callback as succeeded. ErrConflict: the
+// run does not wait for a callback.
 func (c *Client) CompleteRun(ctx context.Context, id, message string) (run.CallbackReply, error) {
 	return c.endRun(ctx, id, "complete", message)
 }
 
-// FailRun is the other of CompleteRun.
+// FailRun is CompleteRun, but ends the attempt as failed.
 func (c *Client) FailRun(ctx context.Context, id, message string) (run.CallbackReply, error) {
 	return c.endRun(ctx, id, "fail", message)
 }
@@ -245,7 +245,7 @@ func (c *Client) endRun(ctx context.Context, id, how, message string) (run.Callb
 	return post(ctx, c, path("runs", id, how), body, func(r run.CallbackReply) bool { return r.Run == id })
 }
 
-// ReleaseRun frees the slots of a run that has ended; ErrConflict if it has not, or has none.
+// ReleaseRun frees the slots of a finished run; ErrConflict if it is not finished or holds no slots.
 func (c *Client) ReleaseRun(ctx context.Context, id string) (run.Run, error) {
 	return post(ctx, c, path("runs", id, "release"), nil, isRun(id))
 }
@@ -267,15 +267,15 @@ func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) 
 	return list[run.Run](ctx, c, path("apps", query.App, "dead-letters")+encoded(values))
 }
 
-// CountDeadLetters counts what a replay would retry.
+// CountDeadLetters counts the runs that a replay would retry.
 func (c *Client) CountDeadLetters(ctx context.Context, app string, replay repeat.DeadLetterReplay) (repeat.DeadLetterCount, error) {
 	replay.DryRun = true
 	counted := func(n repeat.DeadLetterCount) bool { return n.Count >= 0 }
 	return post(ctx, c, path("apps", app, "dead-letters", "replay"), replay, counted)
 }
 
-// ReplayDeadLetters retries a portion of dead letters. If the response has Next, another call with it as cursor goes on. The
-// client does not repeat a call.
+// ReplayDeadLetters retries a batch of dead letters. If the response has Next, continue with it as
+// the cursor of another call. The client does not retry a call.
 func (c *Client) ReplayDeadLetters(ctx context.Context, app string, replay repeat.DeadLetterReplay) (repeat.Replayed, error) {
 	replay.DryRun = false
 	did := func(r repeat.Replayed) bool { return r.Replayed >= 0 }
@@ -287,7 +287,7 @@ func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[
 	return list[dispatcher.Misfire](ctx, c, path("apps", query.App, "misfires")+params(query))
 }
 
-// Explain says what became of one scheduled time of a trigger, and why.
+// Explain reports the outcome of one scheduled time of a trigger, and why.
 func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (verify.Explanation, error) {
 	query := "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))
 	requested := func(e verify.Explanation) bool {
@@ -303,7 +303,7 @@ func (c *Client) Verify(ctx context.Context, query verify.Query) (verify.Page, e
 	return get(ctx, c, path("apps", query.App, "verify")+params(q), isPage)
 }
 
-// Audit lists entries of the audit log, of one app at most.
+// Audit lists entries of the audit log, of one app or of all.
 func (c *Client) Audit(ctx context.Context, query access.AuditQuery) (List[access.AuditEntry], error) {
 	if len(query.Apps) > 1 {
 		return List[access.AuditEntry]{}, errors.New("a request asks for the audit log of one app, or of all that the token may see")
@@ -350,7 +350,7 @@ func (c *Client) Tokens(ctx context.Context, page input.Page) (List[access.APITo
 	return list[access.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
 }
 
-// OwnToken gets the token that the client bears, without its secret.
+// OwnToken gets the client's own token, without its secret.
 func (c *Client) OwnToken(ctx context.Context) (access.APIToken, error) {
 	return get(ctx, c, path("token"), func(token access.APIToken) bool { return token.ID != "" })
 }
@@ -360,32 +360,32 @@ func (c *Client) Token(ctx context.Context, name string) (access.APIToken, error
 	return get(ctx, c, path("tokens", name), func(token access.APIToken) bool { return token.Name == name })
 }
 
-// PutToken creates a token, and returns it with its secret, or changes a token, which keeps its secret.
+// PutToken creates a token and returns it with its secret, or changes a token and keeps its secret.
 func (c *Client) PutToken(ctx context.Context, token access.APIToken, cond Condition) (access.IssuedToken, error) {
 	return send(ctx, c, request[access.IssuedToken]{
 		method: http.MethodPut, path: path("tokens", token.Name), body: token, cond: cond, is: isToken(token.Name),
 	})
 }
 
-// RotateToken gives a token another secret. ErrConflict: it has expired, and the rotation gives it no later expiry.
+// RotateToken gives a token a new secret. ErrConflict: it has expired, and the rotation sets no later expiry.
 func (c *Client) RotateToken(
 	ctx context.Context, name string, rotation access.TokenRotation,
 ) (access.IssuedToken, error) {
 	return post(ctx, c, path("tokens", name, "rotate"), rotation, isToken(name))
 }
 
-// DeleteToken revokes a token. ErrConflict: no token would be left that can manage tokens.
+// DeleteToken revokes a token. ErrConflict: it is the last one that can manage tokens.
 func (c *Client) DeleteToken(ctx context.Context, name string, cond Condition) error {
 	return c.remove(ctx, path("tokens", name), cond)
 }
 
-// Rollback gets the rollback of the database that is not resolved; ErrNotFound if there is none.
+// Rollback gets the unresolved rollback of the database, or ErrNotFound.
 func (c *Client) Rollback(ctx context.Context) (dispatcher.Rollback, error) {
 	return get(ctx, c, path("rollback"), isRollback)
 }
 
-// ResolveRollback chooses how to resolve the rollback; ErrConflict if there is none, or if the choice
-// is made already.
+// ResolveRollback chooses how to resolve the rollback. ErrConflict: no rollback is open, or the
+// choice was already made.
 func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice) (dispatcher.Rollback, error) {
 	return post(ctx, c, path("rollback", string(choice)), nil, isRollback)
 }
@@ -400,7 +400,7 @@ func get[T any](ctx context.Context, c *Client, at string, is func(T) bool) (T, 
 	return send(ctx, c, request[T]{method: http.MethodGet, path: at, is: is})
 }
 
-// list gets a page, which may be empty; an object without items is not one.
+// list gets a page, which may be empty; an object without items is an error.
 func list[T any](ctx context.Context, c *Client, at string) (List[T], error) {
 	return get(ctx, c, at, func(l List[T]) bool { return l.Items != nil })
 }
@@ -415,7 +415,7 @@ func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
 	return err
 }
 
-// The checks that a response is about the requested object.
+// Checks that a response is about the requested object.
 
 func isApp(name string) func(access.App) bool {
 	return func(app access.App) bool { return app.Name == name }
@@ -448,7 +448,7 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// params returns the query string of q with its question mark, or nothing.
+// params returns the query string of q with its question mark, or "".
 func params(q dispatcher.RunQuery) string {
 	values := url.Values{}
 	set := func(key, value string) {
@@ -464,7 +464,7 @@ func params(q dispatcher.RunQuery) string {
 	return encoded(values)
 }
 
-// addPage adds what all lists have that are bounded by times.
+// addPage adds the parameters of lists that are bounded by times.
 func addPage(values url.Values, from, to time.Time, page input.Page) {
 	for _, pair := range page.Labels.Pairs() {
 		values.Add("label", pair)
@@ -483,7 +483,7 @@ func addPage(values url.Values, from, to time.Time, page input.Page) {
 	}
 }
 
-// encoded returns values as a query string with its question mark, or nothing.
+// encoded returns values as a query string with its question mark, or "".
 func encoded(values url.Values) string {
 	if len(values) == 0 {
 		return ""

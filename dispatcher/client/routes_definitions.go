@@ -32,12 +32,12 @@ func (c *Client) Group(ctx context.Context, app, name string) (target.EndpointGr
 	return get(ctx, c, path("apps", app, "groups", name), isGroup(app, name))
 }
 
-// DeleteGroup deletes an endpoint group with its endpoints; ErrConflict while a job's target is the group.
+// DeleteGroup deletes an endpoint group with its endpoints; ErrConflict while it is the target of a job.
 func (c *Client) DeleteGroup(ctx context.Context, app, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", app, "groups", name), cond)
 }
 
-// GroupStatus gets what the node that responds knows of an endpoint group and its endpoints.
+// GroupStatus gets the status of an endpoint group and its endpoints, as the responding node sees them.
 func (c *Client) GroupStatus(ctx context.Context, app, name string) (target.GroupStatus, error) {
 	return get(ctx, c, path("apps", app, "groups", name, "status"), func(s target.GroupStatus) bool { return s.Endpoints != nil })
 }
@@ -47,8 +47,8 @@ func (c *Client) Endpoints(ctx context.Context, app, group string, page input.Pa
 	return list[target.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))
 }
 
-// RegisterEndpoint adds an endpoint to a group, or renews it until its ExpiresAt. ErrConflict: the group takes no
-// registrations, or declares an endpoint of that id.
+// RegisterEndpoint adds an endpoint to a group, or renews it until its ExpiresAt. ErrConflict: the
+// group accepts no registrations, or declares an endpoint with that id.
 func (c *Client) RegisterEndpoint(
 	ctx context.Context, app, group, id string, endpoint target.StaticEndpoint,
 ) (target.Endpoint, error) {
@@ -57,7 +57,7 @@ func (c *Client) RegisterEndpoint(
 	})
 }
 
-// DeregisterEndpoint removes an endpoint that registered itself; ErrNotFound if there is none.
+// DeregisterEndpoint removes an endpoint that registered itself, or returns ErrNotFound.
 func (c *Client) DeregisterEndpoint(ctx context.Context, app, group, id string) error {
 	return c.remove(ctx, path("apps", app, "groups", group, "endpoints", id), Condition{})
 }
@@ -102,7 +102,7 @@ func (c *Client) DeleteAlert(ctx context.Context, app, name string, cond Conditi
 	return c.remove(ctx, path("apps", app, "alerts", name), cond)
 }
 
-// MuteAlert lets an alert notify nobody for a time.
+// MuteAlert turns off the notifications of an alert for a time.
 func (c *Client) MuteAlert(ctx context.Context, app, name string, mute alert.Mute) (alert.Alert, error) {
 	return post(ctx, c, path("apps", app, "alerts", name, "mute"), mute, isAlert(app, name))
 }
@@ -112,14 +112,14 @@ func (c *Client) UnmuteAlert(ctx context.Context, app, name string) (alert.Alert
 	return post(ctx, c, path("apps", app, "alerts", name, "unmute"), nil, isAlert(app, name))
 }
 
-// AcknowledgeAlert acknowledges what holds for a job, and returns it; ErrConflict if nothing does.
+// AcknowledgeAlert acknowledges the active conditions of a job, and returns them; ErrConflict without any.
 func (c *Client) AcknowledgeAlert(
 	ctx context.Context, app, name string, ack alert.Acknowledgement,
 ) ([]alert.State, error) {
 	return c.changeStates(ctx, app, name, "acknowledge", ack)
 }
 
-// WithdrawAcknowledgement takes acknowledgements of a job back, of one condition or, if it is empty, of all.
+// WithdrawAcknowledgement withdraws acknowledgements of a job, of one condition or, if it is empty, of all.
 func (c *Client) WithdrawAcknowledgement(
 	ctx context.Context, app, name, job string, condition target.AlertCondition,
 ) ([]alert.State, error) {
@@ -138,13 +138,13 @@ func (c *Client) changeStates(ctx context.Context, app, name, verb string, body 
 	return changed.Items, err
 }
 
-// TestAlert queues a test notification, and returns the run that delivers it. Each call queues another.
+// TestAlert queues a test notification, and returns the run that delivers it. Each call queues another one.
 func (c *Client) TestAlert(ctx context.Context, app, name string) (run.Run, error) {
 	queued := func(run run.Run) bool { return run.App == app && run.ID != "" }
 	return post(ctx, c, path("apps", app, "alerts", name, "test"), nil, queued)
 }
 
-// AlertStates lists what alerts of an app know of jobs, by alert, job and condition.
+// AlertStates lists the states of an app's alerts, by alert, job and condition.
 func (c *Client) AlertStates(ctx context.Context, query alert.StateQuery) (List[alert.State], error) {
 	values := alertValues(query.Alert, query.Job)
 	if query.Firing {
@@ -175,7 +175,7 @@ func isAlert(app, name string) func(alert.Alert) bool {
 	return func(alert alert.Alert) bool { return alert.App == app && alert.Name == name }
 }
 
-// CarriedState gets the state that the runs of a job carry. Its revision is 0 if there was none yet.
+// CarriedState gets the state that the runs of a job carry. Its revision is 0 if none was ever set.
 func (c *Client) CarriedState(ctx context.Context, app, job string) (run.CarriedState, error) {
 	return get(ctx, c, path("apps", app, "jobs", job, "state"), isState)
 }
@@ -194,34 +194,34 @@ func (c *Client) ClearCarriedState(ctx context.Context, app, job string, cond Co
 	return c.remove(ctx, path("apps", app, "jobs", job, "state"), cond)
 }
 
-// isState reports whether a response is a state: it has a value, perhaps null.
+// isState reports whether a response is a state: it has a value, which may be null.
 func isState(s run.CarriedState) bool { return len(s.State) > 0 }
 
-// Objective gets how a job does by its objective; ErrNotFound if it has none.
+// Objective gets the status of a job's objective, or ErrNotFound.
 func (c *Client) Objective(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
 	return get(ctx, c, path("apps", app, "jobs", job, "objective"), func(s dispatcher.ObjectiveStatus) bool {
 		return s.App == app && s.Job == job
 	})
 }
 
-// Objectives lists how the jobs of an app do by their objectives, by name.
+// Objectives lists the status of the objectives of an app's jobs, by name.
 func (c *Client) Objectives(ctx context.Context, app string, page input.Page) (List[dispatcher.ObjectiveStatus], error) {
 	return list[dispatcher.ObjectiveStatus](ctx, c, path("apps", app, "objectives")+params(dispatcher.RunQuery{Page: page}))
 }
 
-// AppPauses lists the pauses that an app has now, oldest first. Those of single jobs and triggers are shown with these.
+// AppPauses lists the current pauses of an app, oldest first. Jobs show the pauses of single jobs and triggers.
 func (c *Client) AppPauses(ctx context.Context, app string) (List[dispatcher.AppPause], error) {
 	return list[dispatcher.AppPause](ctx, c, path("apps", app, "pauses"))
 }
 
-// PauseApp pauses an app, or its jobs with some labels, also those that come later. Each call adds another pause; the client
-// does not repeat it.
+// PauseApp pauses an app, or its jobs with these labels, including jobs that are added later. Each
+// call adds another pause; the client does not retry it.
 func (c *Client) PauseApp(ctx context.Context, app string, asked dispatcher.AppPauseRequest) (dispatcher.AppPause, error) {
 	added := func(pause dispatcher.AppPause) bool { return pause.App == app && pause.ID != "" }
 	return post(ctx, c, path("apps", app, "pauses"), asked, added)
 }
 
-// EndAppPause ends a pause of an app; ErrNotFound if it has ended.
+// EndAppPause ends a pause of an app; ErrNotFound if it has already ended.
 func (c *Client) EndAppPause(ctx context.Context, app, id string) error {
 	return c.remove(ctx, path("apps", app, "pauses", id), Condition{})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// Strip gets the latest and the next scheduled times of a trigger, with what became of each: as many as the API gives if the
-// query has 0 of both. The API knows what time it is.
+// Strip gets the latest and the next scheduled times of a trigger with their outcomes. If the query
+// has 0 of both, the API chooses how many. The API's clock decides what is past.
 func (c *Client) Strip(ctx context.Context, q view.StripQuery) (view.Strip, error) {
 	query := ""
 	if q.Past != 0 || q.Next != 0 {
@@ -28,7 +28,7 @@ func (c *Client) Strip(ctx context.Context, q view.StripQuery) (view.Strip, erro
 	})
 }
 
-// Timeline gets what happened to the jobs of an app between two times, and what is planned, one page of jobs at a time.
+// Timeline gets past and planned fires of an app's jobs between two times, one page of jobs at a time.
 func (c *Client) Timeline(ctx context.Context, query view.TimelineQuery) (view.Timeline, error) {
 	values := url.Values{}
 	if query.Job != "" {
@@ -38,8 +38,8 @@ func (c *Client) Timeline(ctx context.Context, query view.TimelineQuery) (view.T
 	return get(ctx, c, path("apps", query.App, "timeline")+encoded(values), func(t view.Timeline) bool { return t.Items != nil })
 }
 
-// Statistics gets what the runs of each day came to, of an app or, without one, of all that the token may see. Without times,
-// these are the last 30 days.
+// Statistics gets the outcomes of the runs of each day, of an app or, if it is empty, of all apps
+// that the token may see. Without times, it covers the last 30 days.
 func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time) (view.Statistics, error) {
 	values := url.Values{}
 	if app != "" {
@@ -49,13 +49,13 @@ func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time)
 	return get(ctx, c, path("statistics")+encoded(values), func(s view.Statistics) bool { return s.Days != nil })
 }
 
-// RequestOfRun gets the request of a run as its job would send it now, with secrets masked.
+// RequestOfRun gets the request that the job would send for the run now, with secrets masked.
 func (c *Client) RequestOfRun(ctx context.Context, run string) (target.ShownRequest, error) {
 	return get(ctx, c, path("runs", run, "request"), func(r target.ShownRequest) bool { return r.Run == run })
 }
 
-// JobSummaries lists jobs by app and name: those of all apps that the token may see, or of the one in query.Apps. A page may
-// be empty although there are further ones.
+// JobSummaries lists jobs by app and name, of query.Apps or else of all apps that the token may
+// see. A page may be empty although more pages follow.
 func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (List[dispatcher.JobSummary], error) {
 	if len(query.Apps) > 1 {
 		return List[dispatcher.JobSummary]{}, errors.New("a request asks for the jobs of one app, or of all that the token may see")
@@ -73,17 +73,17 @@ func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (L
 	return list[dispatcher.JobSummary](ctx, c, path("jobs")+encoded(values))
 }
 
-// Attention gets what a person on call should look at: in one app, or in all that the token may see.
+// Attention gets what needs the attention of a person on call, in one app or in all that the token may see.
 func (c *Client) Attention(ctx context.Context, app string) (view.Attention, error) {
 	return get(ctx, c, path("attention")+ofApp(app), func(a view.Attention) bool { return !a.At.IsZero() })
 }
 
-// Upcoming gets how many fires are to come: in one app, or in all that the token may see.
+// Upcoming counts the upcoming fires, in one app or in all that the token may see.
 func (c *Client) Upcoming(ctx context.Context, app string) (view.UpcomingFires, error) {
 	return get(ctx, c, path("upcoming")+ofApp(app), func(u view.UpcomingFires) bool { return u.Step > 0 })
 }
 
-// ofApp is the query that selects an app; empty for all.
+// ofApp returns the query that selects an app, or "" for all.
 func ofApp(app string) string {
 	if app == "" {
 		return ""
@@ -96,7 +96,7 @@ func (c *Client) Version(ctx context.Context) (dispatcher.ServerVersion, error) 
 	return get(ctx, c, "/version", func(v dispatcher.ServerVersion) bool { return v.Version != "" })
 }
 
-// CountBackfill counts the instants that a backfill would run, and begins none.
+// CountBackfill counts the scheduled times that a backfill would run, and starts nothing.
 func (c *Client) CountBackfill(
 	ctx context.Context, app, job string, asked repeat.BackfillSpec,
 ) (repeat.BackfillCount, error) {
@@ -104,7 +104,7 @@ func (c *Client) CountBackfill(
 	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), repeat.BackfillRequest{BackfillSpec: asked, DryRun: true}, counted)
 }
 
-// CreateBackfill begins a backfill of a job. The client does not repeat it.
+// CreateBackfill starts a backfill of a job. The client does not retry it.
 func (c *Client) CreateBackfill(ctx context.Context, app, job string, asked repeat.BackfillSpec) (repeat.Backfill, error) {
 	created := func(b repeat.Backfill) bool { return b.App == app && b.Job == job && b.ID != "" }
 	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), repeat.BackfillRequest{BackfillSpec: asked}, created)
@@ -134,13 +134,13 @@ func isBackfill(id string) func(repeat.Backfill) bool {
 	return func(b repeat.Backfill) bool { return b.ID == id }
 }
 
-// CountBulk counts what a bulk action would act on, and begins none.
+// CountBulk counts the objects that a bulk action would change, and starts nothing.
 func (c *Client) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec) (repeat.BulkCount, error) {
 	counted := func(count repeat.BulkCount) bool { return count.Total >= 0 }
 	return post(ctx, c, path("apps", app, "bulk"), repeat.BulkRequest{BulkSpec: spec, DryRun: true}, counted)
 }
 
-// CreateBulkAction begins a bulk action; ErrConflict if the filter selects another number than is expected. The client does not repeat it.
+// CreateBulkAction starts a bulk action; ErrConflict if the filter selects an unexpected number. It is not retried.
 func (c *Client) CreateBulkAction(ctx context.Context, app string, asked repeat.BulkRequest) (repeat.BulkAction, error) {
 	created := func(b repeat.BulkAction) bool { return b.App == app && b.ID != "" }
 	return post(ctx, c, path("apps", app, "bulk"), asked, created)
@@ -165,17 +165,17 @@ func isBulkAction(id string) func(repeat.BulkAction) bool {
 	return func(b repeat.BulkAction) bool { return b.ID == id }
 }
 
-// Zones gets which time zone data the installation has for its nodes, and what these compute with.
+// Zones gets the time zone data of the installation, and the data that each node uses.
 func (c *Client) Zones(ctx context.Context) (dispatcher.ZoneStatus, error) {
 	return get(ctx, c, path("zones"), isZones)
 }
 
-// UseZones makes all nodes compute with an archive of time zone data, as schedule.PackZones makes it.
+// UseZones makes all nodes use an archive of time zone data, as schedule.PackZones makes it.
 func (c *Client) UseZones(ctx context.Context, archive []byte) (dispatcher.ZoneStatus, error) {
 	return post(ctx, c, path("zones", "use"), dispatcher.ZoneData{Archive: base64.StdEncoding.EncodeToString(archive)}, isZones)
 }
 
-// ResetZones makes each node compute with its own time zone data.
+// ResetZones makes each node use its own time zone data.
 func (c *Client) ResetZones(ctx context.Context) (dispatcher.ZoneStatus, error) {
 	return post(ctx, c, path("zones", "reset"), nil, isZones)
 }

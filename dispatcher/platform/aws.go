@@ -19,20 +19,20 @@ import (
 	"github.com/aws/smithy-go/logging"
 )
 
-// AWSIdentity is who AWS takes this process for.
+// AWSIdentity is the identity of this process at AWS.
 type AWSIdentity struct {
-	Source string // where the credentials come from, such as EnvConfigCredentials; empty: there are none
-	Region string // empty: none is configured
-	ARN    string // empty: AWS was not asked, or did not say
+	Source string // origin of the credentials, such as EnvConfigCredentials; empty without credentials
+	Region string // empty if none is configured
+	ARN    string // empty if AWS was not asked or did not say
 }
 
-// loadAWS loads the AWS configuration. The SDK would write warnings of its own into the log, in a form of its own.
+// loadAWS loads the AWS configuration, without the warnings that the SDK would log in a format of its own.
 func loadAWS(ctx context.Context) (aws.Config, error) {
 	return config.LoadDefaultConfig(ctx, config.WithLogger(logging.Nop{}))
 }
 
-// IdentifyAWS looks for credentials in the default chain, and asks AWS whose they are. An error with a Source is
-// one of that call; without one there are no credentials.
+// IdentifyAWS looks for credentials in the default chain and asks AWS for their identity. An error
+// of that call comes with a Source; an error without a Source means that there are no credentials.
 func IdentifyAWS(ctx context.Context) (AWSIdentity, error) {
 	loaded, err := loadAWS(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func IdentifyAWS(ctx context.Context) (AWSIdentity, error) {
 	}
 	found.Source = credentials.Source
 	if found.Region == "" {
-		loaded.Region = "us-east-1" // any region knows all identities
+		loaded.Region = "us-east-1" // any region serves all identities
 	}
 	client := sts.NewFromConfig(loaded, func(o *sts.Options) { o.Retryer = aws.NopRetryer{} })
 	caller, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -59,22 +59,22 @@ func IdentifyAWS(ctx context.Context) (AWSIdentity, error) {
 	return found, nil
 }
 
-// RDSTokens makes the tokens that stand for passwords in the IAM authentication of Amazon RDS. A token is signed
-// here, without a call, and a login by it is possible for 15 minutes.
+// RDSTokens makes the tokens that replace passwords in the IAM authentication of Amazon RDS. A
+// token is signed here, without a call, and permits a login for 15 minutes.
 //
-// The credentials are those of the default chain of AWS: the environment, the shared files, the role of the task
-// or the instance. The chain fetches them again before they expire.
+// The credentials come from the default chain of AWS: the environment, the shared files, the role
+// of the task or the instance. The chain renews them before they expire.
 type RDSTokens struct {
 	mu     sync.Mutex
 	loaded *aws.Config
 }
 
-// rdsHost matches the names of RDS servers, which hold their region. The name of a global database holds none.
+// rdsHost matches the names of RDS servers, which contain the region. The name of a global database does not.
 var rdsHost = regexp.MustCompile(`\.(?:rds\.)?([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.rds)?\.amazonaws\.com(?:\.cn)?\.?$`)
 
-// Token returns a new token by which user logs in at a server. The region is that in the name of the server, or
-// else that of the AWS configuration: a token for another region is refused. Errors hold nothing of a token or a
-// key.
+// Token returns a new token for the login of user at a server. Its region comes from the name of
+// the server, or else from the AWS configuration; RDS refuses a token for another region. Errors
+// contain no part of a token or a key.
 func (t *RDSTokens) Token(ctx context.Context, host string, port uint16, user string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -99,7 +99,7 @@ func (t *RDSTokens) Token(ctx context.Context, host string, port uint16, user st
 	return token, nil
 }
 
-// tokenTimeout bounds the way to credentials, which the SDK would follow for minutes if nobody responds.
+// tokenTimeout bounds the search for credentials, which the SDK would otherwise continue for minutes.
 const tokenTimeout = 10 * time.Second
 
 // config loads the AWS configuration once; an attempt that fails is repeated by the next call.
@@ -122,6 +122,6 @@ var rdsRoots []byte
 // RDSRoots returns the root certificates of the servers of Amazon RDS and of RDS Proxy.
 func RDSRoots() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(rdsRoots) // a test reads each of them
+	pool.AppendCertsFromPEM(rdsRoots) // a test parses each of them
 	return pool
 }

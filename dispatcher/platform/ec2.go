@@ -23,19 +23,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
-// ErrNoMetadata says that the instance has no metadata under a path.
+// ErrNoMetadata means that the instance has no metadata under a path.
 var ErrNoMetadata = errors.New("the metadata service has nothing there")
 
-// Instance is the EC2 instance that the program runs on, by its metadata service. It speaks IMDSv2 only: a
-// session token, which it renews.
+// Instance is the EC2 instance that the program runs on, as its metadata service reports it. It
+// speaks only IMDSv2 and renews the session token.
 type Instance struct{ client *imds.Client }
 
-// NewInstance returns the instance. The configuration may name another address of the service, for example by
-// AWS_EC2_METADATA_SERVICE_ENDPOINT.
+// NewInstance returns the instance. The configuration may set another address of the service, for
+// example by AWS_EC2_METADATA_SERVICE_ENDPOINT.
 func NewInstance(config aws.Config) Instance {
 	return Instance{imds.NewFromConfig(config, func(o *imds.Options) {
 		o.EnableFallback = aws.FalseTernary // never IMDSv1
-		// Three tries, because a token that was refused is renewed by the second.
+		// Three tries, because the second one renews a refused token.
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
 			r.MaxAttempts = 3
 			r.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 20 * time.Millisecond, nil })
@@ -43,10 +43,10 @@ func NewInstance(config aws.Config) Instance {
 	})}
 }
 
-// metadataTimeout bounds one question to the metadata service, which is on this machine.
+// metadataTimeout bounds one request to the metadata service, which is on this machine.
 const metadataTimeout = 5 * time.Second
 
-// Metadata returns the text under a path of latest/meta-data; ErrNoMetadata: there is none.
+// Metadata returns the text under a path of latest/meta-data, or ErrNoMetadata.
 func (i Instance) Metadata(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
@@ -74,13 +74,13 @@ func (i Instance) Region(ctx context.Context) (string, error) {
 // ID returns the id of the instance.
 func (i Instance) ID(ctx context.Context) (string, error) { return i.Metadata(ctx, "instance-id") }
 
-// Group returns the name of the autoscaling group. It is a tag, so it is there only if the launch template
-// enables tags in the metadata.
+// Group returns the name of the autoscaling group. It is a tag, so the launch template must enable
+// tags in the metadata.
 func (i Instance) Group(ctx context.Context) (string, error) {
 	return i.Metadata(ctx, "tags/instance/aws:autoscaling:groupName")
 }
 
-// Leaving returns why the instance is about to end; empty: it is not.
+// Leaving returns why the instance is about to end, or "".
 func (i Instance) Leaving(ctx context.Context) (reason string, err error) {
 	state, stateErr := i.Metadata(ctx, "autoscaling/target-lifecycle-state")
 	switch {
@@ -99,7 +99,7 @@ func (i Instance) Leaving(ctx context.Context) (reason string, err error) {
 	return "", errors.Join(stateErr, spotErr)
 }
 
-// StopUnit stops a unit of systemd, and returns when it has ended.
+// StopUnit stops a unit of systemd and waits until it has ended.
 func StopUnit(ctx context.Context, unit string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", "stop", "--", unit).CombinedOutput()
 	if err != nil {
@@ -108,19 +108,19 @@ func StopUnit(ctx context.Context, unit string) error {
 	return nil
 }
 
-// Lifecycle stops the node when its instance is about to end, and then tells the autoscaling group to go on.
+// Lifecycle stops the node when its instance is about to end, and then completes the lifecycle action.
 type Lifecycle struct {
 	Instance Instance
 	// Group, Hook and ID name the lifecycle action: autoscaling group, hook and instance.
 	Group, Hook, ID string
 	AutoScaling     *autoscaling.Client
-	// Stop stops the node, and returns when it has ended.
+	// Stop stops the node and waits until it has ended.
 	Stop func(ctx context.Context) error
 	Log  *slog.Logger
-	// Interval is the pause between two looks at the metadata; default 5s.
+	// Interval is the pause between two polls of the metadata; default 5s.
 	Interval time.Duration
-	// Heartbeat is how often the group learns that the node still stops; default 30s. The hook's heartbeat
-	// timeout must be longer.
+	// Heartbeat is how often the node prolongs the lifecycle action while it stops; default 30s.
+	// The hook's heartbeat timeout must be longer.
 	Heartbeat time.Duration
 	// Retry is the pause after the first failure, doubled up to 30 times as long; default 1s.
 	Retry time.Duration
@@ -129,12 +129,12 @@ type Lifecycle struct {
 // autoscalingTimeout bounds one request to Auto Scaling.
 const autoscalingTimeout = 10 * time.Second
 
-// stopTries is how often the agent tries to stop the node. Then it lets the instance end: the hook would
-// only delay what ends the node anyway.
+// stopTries is how often the agent tries to stop the node. After that it lets the instance end,
+// which stops the node anyway.
 const stopTries = 5
 
-// Run waits until the instance is about to end, stops the node and completes the lifecycle action. It returns
-// nil also if ctx ends before that. An error says that the node could not be stopped.
+// Run waits until the instance is about to end, stops the node and completes the lifecycle action.
+// It also returns nil if ctx ends before that. An error means that the node could not be stopped.
 func (l Lifecycle) Run(ctx context.Context) error {
 	l.Interval, l.Heartbeat = cmp.Or(l.Interval, 5*time.Second), cmp.Or(l.Heartbeat, 30*time.Second)
 	l.Retry = cmp.Or(l.Retry, time.Second)
@@ -146,7 +146,7 @@ func (l Lifecycle) Run(ctx context.Context) error {
 	stopErr := l.stop(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return nil //nolint:nilerr // the agent was told to end, and its systemctl with it
+		return nil //nolint:nilerr // the agent was stopped, and its systemctl with it
 	case stopErr == nil:
 		l.Log.InfoContext(ctx, "node stopped", "instance", l.ID)
 	}
@@ -154,7 +154,7 @@ func (l Lifecycle) Run(ctx context.Context) error {
 	return stopErr
 }
 
-// awaitEnd returns why the instance is about to end; empty: ctx has ended. It logs errors once in a row.
+// awaitEnd returns why the instance is about to end, or "" if ctx has ended. It logs only the first error in a row.
 func (l Lifecycle) awaitEnd(ctx context.Context) string {
 	failing := false
 	for {
@@ -176,7 +176,7 @@ func (l Lifecycle) awaitEnd(ctx context.Context) string {
 	}
 }
 
-// stop stops the node, and meanwhile keeps the group waiting.
+// stop stops the node and prolongs the lifecycle action meanwhile.
 func (l Lifecycle) stop(ctx context.Context) (err error) {
 	beating, end := context.WithCancel(ctx)
 	var heartbeats sync.WaitGroup
@@ -192,7 +192,7 @@ func (l Lifecycle) stop(ctx context.Context) (err error) {
 	})
 }
 
-// pauses are those after failures.
+// pauses are the pauses after failures.
 func (l Lifecycle) pauses() backoff.Pauses { return backoff.Pauses{First: l.Retry, Most: 30 * l.Retry} }
 
 // heartbeats prolongs the lifecycle action until ctx ends.
@@ -206,7 +206,7 @@ func (l Lifecycle) heartbeats(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case noAction(err):
-			// A spot instance may be taken before the group has heard of it.
+			// AWS may take a spot instance before the group knows of it.
 			l.Log.DebugContext(ctx, "no lifecycle action to prolong", "hook", l.Hook)
 		case err != nil:
 			l.Log.WarnContext(ctx, "prolong the lifecycle action", "hook", l.Hook, "err", err)
@@ -214,8 +214,8 @@ func (l Lifecycle) heartbeats(ctx context.Context) {
 	}
 }
 
-// complete tells the group to go on, until it has heard it or ctx ends. Then the hook's own timeout ends the
-// wait.
+// complete completes the lifecycle action. It retries until that succeeds or ctx ends; after that
+// the hook's own timeout ends the wait.
 func (l Lifecycle) complete(ctx context.Context) {
 	_ = l.pauses().Repeat(ctx, func() error {
 		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
@@ -240,7 +240,7 @@ func (l Lifecycle) complete(ctx context.Context) {
 	})
 }
 
-// noAction reports whether the group waits for nothing: the action has ended, or never began.
+// noAction reports whether the group waits for no lifecycle action: it has ended or never began.
 func noAction(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action")

@@ -50,7 +50,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// agent returns an agent that looks, prolongs and retries quickly.
+// agent returns an agent with short intervals.
 func agent(t *testing.T, of *ec2.Instance, group *ec2.AutoScaling, stop func(context.Context) error) (platform.Lifecycle, *log) {
 	t.Helper()
 	t.Cleanup(group.Close)
@@ -67,7 +67,7 @@ func agent(t *testing.T, of *ec2.Instance, group *ec2.AutoScaling, stop func(con
 
 const spotNotice = `{"action": "terminate", "time": "2027-01-01T08:22:00Z"}`
 
-func TestWhyAnInstanceLeaves(t *testing.T) {
+func TestReasonWhyAnInstanceLeaves(t *testing.T) {
 	t.Parallel()
 	const state, spot = "autoscaling/target-lifecycle-state", "spot/instance-action"
 	for name, tt := range map[string]struct {
@@ -136,7 +136,7 @@ func TestMetadataErrors(t *testing.T) {
 	}
 }
 
-// complete and heartbeat are the calls of an agent.
+// The calls that an agent makes.
 const (
 	complete  = "CompleteLifecycleAction"
 	heartbeat = "RecordLifecycleActionHeartbeat"
@@ -145,7 +145,7 @@ const (
 func TestAgentStopsTheNodeAndLetsTheGroupGoOn(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		spot      bool // there is a spot notice and no lifecycle action
+		spot      bool // a spot notice without a lifecycle action
 		errors    []ec2.Error
 		failStops int
 		calls     []string
@@ -207,7 +207,7 @@ func TestAgentStopsTheNodeAndLetsTheGroupGoOn(t *testing.T) {
 	}
 }
 
-// While the node drains, the group keeps waiting, whatever becomes of one request. Nothing is completed before.
+// While the node drains, the action is prolonged even if single requests fail, and it is not completed.
 func TestAgentProlongsTheActionWhileTheNodeStops(t *testing.T) {
 	t.Parallel()
 	of, group := ec2.NewInstance(), ec2.NewAutoScaling(true, ec2.Throttled())

@@ -17,27 +17,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
-// ECSAgentVariable is the variable in which the ECS agent tells a container its address.
+// ECSAgentVariable is the variable in which ECS gives a container the address of the agent.
 const ECSAgentVariable = "ECS_AGENT_URI"
 
 // The times of task protection.
 const (
-	// protectFor is how long ECS protects the task if the node says nothing more, for example because it
-	// hangs. The node renews at half of it, so that the agent may fail for a quarter of an hour.
+	// protectFor is how long ECS protects the task without a renewal, for example because the node
+	// hangs. The node renews at half of it, so the agent may fail for a quarter of an hour.
 	protectFor = 30 * time.Minute
-	// protectQuiet is how long the node keeps the protection after the last long attempt, so that a job of
-	// every minute does not take and drop it all the time: ECS throttles these requests.
+	// protectQuiet is how long the node keeps the protection after the last long attempt. Otherwise a job
+	// that runs every minute would take and drop it all the time, and ECS throttles these requests.
 	protectQuiet = 15 * time.Second
-	// protectTimeout bounds one request to the agent, which asks ECS.
+	// protectTimeout bounds one request to the agent, which calls ECS.
 	protectTimeout = 10 * time.Second
 	// protectRetry and protectRetryMost are the pauses after a failure, doubled each time.
 	protectRetry     = time.Second
 	protectRetryMost = time.Minute
 )
 
-// TaskProtection protects the node's ECS task from scale-in and deployments while an attempt is held. It never
-// makes an attempt wait: requests to the agent go out from Run, and their errors are logged, counted and
-// retried.
+// TaskProtection protects the node's ECS task from scale-in and deployments while long attempts
+// run. It never delays an attempt: Run sends the requests to the agent, and logs, counts and
+// retries errors.
 type TaskProtection struct {
 	url    string
 	client *http.Client
@@ -50,8 +50,8 @@ type TaskProtection struct {
 	held    int       // attempts that need protection
 	heldTo  time.Time // when the last of them ended
 	failing bool      // the latest request failed; only Run uses it and those below
-	expires time.Time // of the protection that ECS granted; zero: none
-	unknown bool      // a request may have been granted although it failed
+	expires time.Time // end of the protection that ECS granted, or zero
+	unknown bool      // a failed request may still have been granted
 }
 
 // NewTaskProtection returns the protection by the agent at address, the value of ECS_AGENT_URI. It starts
@@ -95,8 +95,8 @@ func (p *TaskProtection) notify() {
 	}
 }
 
-// Run takes, renews and drops the protection until ctx ends. It leaves it as it is then: the process ends, and
-// the task with it.
+// Run takes, renews and drops the protection until ctx ends. Then it leaves the protection in
+// place: the process ends, and the task with it.
 func (p *TaskProtection) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -134,7 +134,7 @@ func (p *TaskProtection) Run(ctx context.Context) {
 	}
 }
 
-// next returns how long nothing has to be asked, and then whether protection is wanted.
+// next returns the wait until the next request, and then whether that asks for protection.
 func (p *TaskProtection) next(now time.Time) (wait time.Duration, want bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +154,7 @@ func (p *TaskProtection) next(now time.Time) (wait time.Duration, want bool) {
 	}
 }
 
-// request asks the agent to protect the task, or not to protect it any longer.
+// request asks the agent to protect the task or to drop the protection.
 func (p *TaskProtection) request(ctx context.Context, protect bool) error {
 	asked := time.Now()
 	p.mu.Lock()
@@ -171,14 +171,14 @@ func (p *TaskProtection) request(ctx context.Context, protect bool) error {
 	p.unknown, p.expires = false, time.Time{}
 	p.state.Set(0)
 	if granted {
-		// By the node's own clock, and no later than ECS has it.
+		// Measured by the node's own clock, so no later than at ECS.
 		p.expires = asked.Add(protectFor)
 		p.state.Set(1)
 	}
 	return nil
 }
 
-// protectionRequest and protectionResponse are those of the ECS agent. A response holds one of the three.
+// protectionRequest and protectionResponse are messages of the ECS agent. A response has one of three members.
 type protectionRequest struct {
 	ProtectionEnabled bool
 	ExpiresInMinutes  int `json:",omitempty"`
@@ -191,7 +191,7 @@ type protectionResponse struct {
 	RequestID  string                            `json:"requestID"`
 }
 
-// put makes one request, and returns whether the task is protected now.
+// put sends one request and returns whether the task is protected now.
 func (p *TaskProtection) put(ctx context.Context, protect bool) (granted bool, err error) {
 	body := protectionRequest{ProtectionEnabled: protect}
 	if protect {

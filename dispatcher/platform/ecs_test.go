@@ -22,10 +22,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// ecsAgent speaks the agent's protocol. It is its own transport, so that it works in virtual time.
+// ecsAgent implements the agent's protocol. It is its own transport, so that it works in virtual time.
 type ecsAgent struct {
 	begun time.Time
-	// respond overrides the response to the nth request, from 1; nil or 0: what was asked for is granted.
+	// respond may replace the response to the nth request, from 1. Otherwise every request is granted.
 	respond func(n int, w http.ResponseWriter) bool
 	mu      sync.Mutex
 	asked   []string // "0s true 30", by time since begun
@@ -63,7 +63,7 @@ func (a *ecsAgent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if asked.ExpiresInMinutes != nil {
 		minutes = *asked.ExpiresInMinutes
 	}
-	after := time.Since(a.begun) // wall clock: virtual, it is called in a bubble
+	after := time.Since(a.begun) // wall clock: virtual, because it is called in a bubble
 	a.asked = append(a.asked, fmt.Sprintf("%s %t %d", after, *asked.ProtectionEnabled, minutes))
 	if a.respond != nil && a.respond(len(a.asked), w) {
 		return
@@ -78,7 +78,7 @@ func (a *ecsAgent) requests() []string {
 	return slices.Clone(a.asked)
 }
 
-// protected runs script with a running protection by agent, in virtual time, and returns it with its log.
+// protected runs script with a TaskProtection in virtual time, and returns the protection and its log.
 func protected(t *testing.T, agent *ecsAgent, script func(p *TaskProtection)) (*TaskProtection, string) {
 	t.Helper()
 	var log bytes.Buffer
@@ -95,7 +95,7 @@ func protected(t *testing.T, agent *ecsAgent, script func(p *TaskProtection)) (*
 	return p, log.String()
 }
 
-// after lets virtual time pass, and everything happen that is due then.
+// after advances virtual time and lets everything run that is due.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -168,7 +168,7 @@ func TestProtectionIsAskedForRenewedAndDropped(t *testing.T) {
 	}
 }
 
-// Each failure of the agent is counted and retried, but logged only once, with what the agent said.
+// Each failure of the agent is counted and retried, but only the first is logged, with the agent's message.
 func TestProtectionSurvivesFailuresOfTheAgent(t *testing.T) {
 	t.Parallel()
 	text := func(status int, body string) func(http.ResponseWriter) {
@@ -212,7 +212,7 @@ func TestProtectionSurvivesFailuresOfTheAgent(t *testing.T) {
 					if synctest.Wait(); testutil.ToFloat64(p.state) != 0 {
 						t.Error("carillon_task_protection is 1 before ECS has granted it")
 					}
-					for range 3 { // further attempts ask for nothing more
+					for range 3 { // further attempts need no further request
 						defer p.Hold()()
 					}
 					after(2 * time.Minute)
@@ -273,7 +273,7 @@ func TestProtectionRetriesWithBackoff(t *testing.T) {
 	})
 }
 
-// A renewal that fails until the protection ends is not protection, and the metric says so.
+// If renewals fail until the protection ends, the metric reports no protection.
 func TestProtectionThatCannotBeRenewedEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestProtectionThatCannotBeRenewedEnds(t *testing.T) {
 	})
 }
 
-// A request that timed out may have been granted: it is taken back when the attempt is over.
+// A request that timed out may have been granted, so the protection is dropped when the attempt ends.
 func TestProtectionOfUnknownOutcomeIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestProtectionOfUnknownOutcomeIsDropped(t *testing.T) {
 	})
 }
 
-// hungAgent never answers, and never notices that the caller is gone.
+// hungAgent never responds, and never notices that the client has gone.
 type hungAgent struct{ end chan struct{} }
 
 func (h hungAgent) RoundTrip(*http.Request) (*http.Response, error) {
@@ -327,7 +327,7 @@ func (h hungAgent) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("gone")
 }
 
-func TestHoldNeverWaits(t *testing.T) {
+func TestHoldNeverBlocks(t *testing.T) {
 	t.Parallel()
 	agent := hungAgent{make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// EMF writes metrics in CloudWatch's embedded metric format: a line of JSON in a log, from which
-// CloudWatch Logs makes the metrics. Nothing else has to run.
+// EMF writes metrics in CloudWatch's embedded metric format: one line of JSON in a log, which
+// CloudWatch Logs turns into metrics. No agent is needed.
 type EMF struct {
 	Namespace  string
-	Dimensions map[string]string // the metrics of a line share them, in one set
-	Properties map[string]string // further members of the line, which make no metric of their own
+	Dimensions map[string]string // shared by the metrics of a line, in one set
+	Properties map[string]string // further members of the line that become no metrics
 }
 
-// Metric is a value of a line. Values that belong to no metric are not written at all, because 0 is a
-// value.
+// Metric is a named value of a line. A metric without a value is left out of the line, because 0
+// would be a value.
 type Metric struct {
 	Name  string
 	Unit  Unit
@@ -42,8 +42,8 @@ const (
 	mostEMFValue      = 1024 // bytes of a name or of a dimension's value
 )
 
-// CheckDimension refuses what CloudWatch does not take as the value of a dimension: it would drop the
-// metrics without a word.
+// CheckDimension refuses values that CloudWatch does not take for a dimension: CloudWatch would
+// silently drop the metrics.
 func CheckDimension(value string) error {
 	blank := true
 	for _, r := range value {
@@ -63,7 +63,7 @@ func CheckDimension(value string) error {
 	return nil
 }
 
-// emfDirective says which members of a line are metrics.
+// emfDirective lists the members of a line that are metrics.
 type emfDirective struct {
 	Timestamp         int64 // Unix milliseconds
 	CloudWatchMetrics []emfMetrics
@@ -91,7 +91,7 @@ func (l emfLine) add(name string, value any) error {
 	return nil
 }
 
-// Line returns one line, with its line feed. It refuses what CloudWatch would drop.
+// Line returns one line with its line feed. It refuses metrics that CloudWatch would drop.
 func (e EMF) Line(at time.Time, metrics []Metric) ([]byte, error) {
 	if len(metrics) == 0 || len(metrics) > mostEMFMetrics || len(e.Dimensions) > mostEMFDimensions {
 		return nil, fmt.Errorf("embedded metric format: %d metrics and %d dimensions; a line has 1 to %d metrics and at most %d dimensions",

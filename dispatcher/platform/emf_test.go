@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
-func TestEMFLineIsOfTheDocumentedForm(t *testing.T) {
+func TestEMFLineHasTheDocumentedForm(t *testing.T) {
 	t.Parallel()
 	format := platform.EMF{
 		Namespace: "Carillon", Dimensions: map[string]string{"Fleet": "production"},
@@ -84,7 +84,7 @@ func TestEMFLineRefusesWhatCloudWatchWouldDrop(t *testing.T) {
 	}
 }
 
-func TestDimensionIsWhatCloudWatchTakes(t *testing.T) {
+func TestDimensionIsValidForCloudWatch(t *testing.T) {
 	t.Parallel()
 	for value, says := range map[string]string{
 		"production": "", "a b/c:d#1": "", strings.Repeat("x", 1024): "",

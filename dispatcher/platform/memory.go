@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// MemoryLimit is what a process may use before the kernel kills it.
+// MemoryLimit is how much memory a process may use before the kernel kills it.
 type MemoryLimit struct {
 	Bytes  int64
-	Source string // the file that says so
+	Source string // the file with the limit
 }
 
-// noLimit is the least value that stands for none: version 1 of control groups writes the largest multiple of a
-// page.
+// noLimit is the smallest value that means no limit: version 1 of control groups writes the largest
+// multiple of a page.
 const noLimit = math.MaxInt64 / 2
 
-// ContainerMemory returns the smallest memory limit of the control groups that this process is in, of version 1
-// or 2. A container, a unit of systemd and a pod are such groups. root is the root directory, "/". ok is false
-// without a limit.
+// ContainerMemory returns the smallest memory limit of the control groups of this process, of
+// version 1 or 2. A container, a unit of systemd and a pod are such groups. root is the root
+// directory, "/". ok is false without a limit.
 //
-// The limits of groups outside the container's view are unknown to it, except for version 1, which reports the
-// smallest of them.
+// Limits of groups outside the container's view are not visible, except with version 1, which
+// reports the smallest of them.
 func ContainerMemory(root string) (limit MemoryLimit, ok bool) {
 	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
-		return MemoryLimit{}, false // no control groups here
+		return MemoryLimit{}, false // no control groups
 	}
 	smallest := MemoryLimit{Bytes: noLimit}
 	note := func(bytes int64, source string) {
@@ -50,8 +50,8 @@ func ContainerMemory(root string) (limit MemoryLimit, ok bool) {
 				continue
 			}
 		}
-		// A container may see its own group as the root, under a path that only the host has. So a missing group is
-		// passed over.
+		// A container may see its own group as the root, under a path that exists only on the host,
+		// so missing groups are skipped.
 		for group := path.Clean("/" + fields[2]); ; group = path.Dir(group) {
 			for _, file := range files {
 				source := path.Join(mount, group, file)
@@ -67,8 +67,8 @@ func ContainerMemory(root string) (limit MemoryLimit, ok bool) {
 	return smallest, smallest.Bytes < noLimit
 }
 
-// limitIn reads the limit in a file of a control group: a number, "max", or the line of memory.stat for the
-// smallest limit up to the root. It returns 0 if there is none.
+// limitIn parses the limit in a file of a control group: a number, "max", or the line of
+// memory.stat with the smallest limit up to the root. It returns 0 without a limit.
 func limitIn(text string) int64 {
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, "hierarchical_memory_limit "); found {

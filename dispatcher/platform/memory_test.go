@@ -12,7 +12,7 @@ func TestContainerMemoryIsTheSmallestLimitOnTheWayToTheRoot(t *testing.T) {
 	t.Parallel()
 	const (
 		v2, v1 = "sys/fs/cgroup/", "sys/fs/cgroup/memory/"
-		none   = "9223372036854771712\n" // version 1 for: no limit
+		none   = "9223372036854771712\n" // "no limit" in version 1
 	)
 	for name, tt := range map[string]struct {
 		files map[string]string

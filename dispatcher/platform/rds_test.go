@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
-// The environment of this test is that of a node in eu-west-1.
+// The environment of this test is set for a node in eu-west-1.
 func TestRDSTokenIsForTheRegionInTheNameOfTheServer(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu-west-1",
@@ -50,7 +50,7 @@ func TestRDSTokenIsForTheRegionInTheNameOfTheServer(t *testing.T) {
 	}
 }
 
-// The shared files may come later than the node.
+// The shared files may appear after the node has started.
 func TestRDSTokenIsMadeOnceThereAreCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	for name, value := range map[string]string{
@@ -94,7 +94,7 @@ func TestRDSRootsAreReadableAndLast(t *testing.T) {
 			t.Errorf("%s is not trusted: %v", name, err)
 		}
 		if !strings.HasPrefix(name, "Amazon R") || !root.IsCA ||
-			time.Until(root.NotAfter) < 2*365*24*time.Hour { // wall clock: a root that ends soon is to be replaced
+			time.Until(root.NotAfter) < 2*365*24*time.Hour { // wall clock: a root that expires soon must be replaced
 			t.Errorf("%s, CA %v, until %s, want a root of Amazon that lasts; run tools/rds_roots.sh", name, root.IsCA, root.NotAfter)
 		}
 	}

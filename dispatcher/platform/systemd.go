@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Systemd is the service manager of a unit with Type=notify. The zero value is none: it is told
-// nothing.
+// Systemd is the service manager of a unit with Type=notify. The zero value stands for no service
+// manager and sends nothing.
 type Systemd struct {
 	socket   string
-	watchdog time.Duration // time without WATCHDOG=1 until it ends the process; 0: it does not watch
+	watchdog time.Duration // time without WATCHDOG=1 until systemd ends the process; 0 without a watchdog
 }
 
 // The messages of sd_notify that a node sends.
@@ -25,13 +25,13 @@ const (
 // SystemdStatus describes the state of the service, for systemctl status. A message is one line.
 func SystemdStatus(text string) string { return "STATUS=" + strings.ReplaceAll(text, "\n", " ") }
 
-// SystemdExtend asks for more time to start. It must be repeated before the time has passed.
+// SystemdExtend asks for more time to start. Send it again before that time is over.
 func SystemdExtend(by time.Duration) string {
 	return "EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(by.Microseconds(), 10)
 }
 
-// SystemdFrom reads what systemd puts into the environment of a unit. A watchdog that is meant for
-// another process than pid does not count.
+// SystemdFrom reads the variables that systemd sets for a unit. It ignores a watchdog for another
+// process than pid.
 func SystemdFrom(getenv func(string) string, pid int) (Systemd, error) {
 	s := Systemd{socket: getenv("NOTIFY_SOCKET")}
 	if s.socket == "" {
@@ -53,17 +53,17 @@ func SystemdFrom(getenv func(string) string, pid int) (Systemd, error) {
 	return s, nil
 }
 
-// Present reports whether there is a service manager to tell.
+// Present reports whether there is a service manager to notify.
 func (s Systemd) Present() bool { return s.socket != "" }
 
-// Watchdog returns how often to send SystemdWatchdog: at half of the time after which systemd ends
-// the process; 0: never.
+// Watchdog returns the interval for SystemdWatchdog: half of the time after which systemd ends the
+// process, or 0 without a watchdog.
 func (s Systemd) Watchdog() time.Duration { return s.watchdog / 2 }
 
 // notifyTimeout bounds the wait for a service manager that does not read its socket.
 const notifyTimeout = time.Second
 
-// Notify sends messages in one datagram, which systemd takes in together.
+// Notify sends messages in one datagram, which systemd handles together.
 func (s Systemd) Notify(messages ...string) error {
 	if !s.Present() {
 		return nil

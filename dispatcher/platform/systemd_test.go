@@ -92,7 +92,7 @@ func TestWithoutSystemdNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestSystemdThatIsGoneIsAnError(t *testing.T) {
+func TestMissingSystemdSocketIsAnError(t *testing.T) {
 	t.Parallel()
 	systemd, err := platform.SystemdFrom(environment(map[string]string{"NOTIFY_SOCKET": filepath.Join(t.TempDir(), "gone")}), 1)
 	if err != nil {
