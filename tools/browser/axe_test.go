@@ -27,11 +27,11 @@ func axe(t *testing.T) string {
 	return string(source)
 }
 
-// judge lets axe judge the page, and returns one line for each rule that it breaks.
+// judge runs axe on the page, and returns one line for each broken rule.
 const judge = `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then(r =>
   r.violations.map(v => v.id + ': ' + v.help + ': ' + v.nodes.slice(0, 3).map(n => n.target.join(' ')).join(', ')))`
 
-// appearances are the ways in which each page is judged.
+// appearances are the settings in which each page is checked.
 var appearances = []struct {
 	name, theme string
 	width       int64
@@ -42,7 +42,7 @@ var appearances = []struct {
 	{"forced colors", "light", 1280, "active"},
 }
 
-// Every page meets level AA of WCAG 2.2 as far as axe can tell, and none has to be scrolled sideways.
+// Every page meets level AA of WCAG 2.2 as far as axe can check it, and no page scrolls sideways.
 func TestPagesAreAccessible(t *testing.T) {
 	source := axe(t)
 	n := start(t)
@@ -61,7 +61,7 @@ func TestPagesAreAccessible(t *testing.T) {
 	})
 }
 
-// judged lets axe judge a page in every appearance.
+// judged runs axe on a page in every appearance.
 func (b *tab) judged(source, address string) {
 	b.t.Helper()
 	b.visit(address)
@@ -70,7 +70,7 @@ func (b *tab) judged(source, address string) {
 		command(b, emulation.SetDeviceMetricsOverride, window)
 		command(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: as.theme}, {Name: "forced-colors", Value: as.forced},
-			{Name: "prefers-reduced-motion", Value: "reduce"}, // a colour on its way to another has no contrast to judge
+			{Name: "prefers-reduced-motion", Value: "reduce"}, // axe cannot judge a colour in transition
 		}})
 		evaluate[chromedp.Void](b, source)
 		for _, rule := range evaluate[[]string](b, judge) {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// mostOfAKind bounds how many pages of one kind a crawl opens: a thousand runs have one page each.
+	// mostOfAKind bounds how many pages of one kind a crawl opens; a thousand runs have a page each.
 	mostOfAKind = 3
 	mostPages   = 400
 )
@@ -18,7 +18,7 @@ const (
 var names = regexp.MustCompile(
 	`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|endpoints|pauses|dead-letters)/[^/?]+`)
 
-// kind is what pages of one kind share: their path without names, and the names of their parameters.
+// kind returns the part that pages of one kind share: their path without names, and the names of their parameters.
 func kind(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -34,13 +34,13 @@ func kind(address string) string {
 	return names.ReplaceAllString(u.Path, "/$1/*") + "?" + strings.Join(parameters, "&")
 }
 
-// site is what a crawl found.
+// site is the result of a crawl.
 type site struct {
-	pages []string            // in the order in which they were opened, few of a kind
-	forms map[string][]string // by the kind of what a form writes to: the pages that have one
+	pages []string            // in the order of opening, few of a kind
+	forms map[string][]string // pages with a form, by the kind of the address that the form writes to
 }
 
-// links are the addresses on a page, and forms what its forms write to. A form without a button says why nothing can be done.
+// links are the addresses on a page, and forms the targets of its forms that have a button.
 const (
 	links = `[...document.querySelectorAll('a[href]')].map(a => new URL(a.getAttribute('href'), location).href.split('#')[0])`
 	forms = `[...document.querySelectorAll('form[method=post]:has(button:not([type=button]))')]
@@ -78,8 +78,8 @@ func (b *tab) crawl(console string, see func(address string)) site {
 	return found
 }
 
-// Everyone reaches every page that links promise, without an error, a violation of the content security policy, or a
-// request elsewhere. A person who may only read sees no form that writes.
+// Every person reaches every linked page, without an error, a violation of the content security
+// policy, or a request to another host. A person with read access only sees no form that writes.
 func TestEveryLinkLeadsToAPage(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
@@ -103,7 +103,7 @@ func TestEveryLinkLeadsToAPage(t *testing.T) {
 	}
 }
 
-// harmless tells whether a form changes nothing but how the person who submits it sees the console.
+// harmless reports whether a form only changes how the person who submits it sees the console.
 func harmless(action string) bool {
 	return strings.Contains(action, "/logout") || strings.Contains(action, "/settings")
 }

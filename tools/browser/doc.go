@@ -1,3 +1,3 @@
-// Package browser tests the console in Chromium, as people with and without rights use it: it follows every link, submits
-// every form, and lets axe judge every page.
+// Package browser tests the console in Chromium, as people with and without rights: it follows
+// every link, submits every form, and checks every page with axe.
 package browser

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// fillIn gives each empty field that is required a value that its type allows, and returns a selector of the form.
+// fillIn gives each empty required field a value of its type, and returns a selector of the form.
 const fillIn = `((action) => {
   const form = [...document.querySelectorAll('form[method=post]:has(button:not([type=button]))')]
     .find(f => new URL(f.getAttribute('action'), location).href === action)
@@ -25,22 +25,22 @@ const fillIn = `((action) => {
   return 'form[data-chosen="yes"]'
 })`
 
-// lastForms are those after which others could not be submitted: they end a session or stop the only node.
+// lastForms are submitted last, because they end a session or stop the only node.
 var lastForms = []string{"/rollback", "/nodes", "/tokens", "/logout", "/sessions"}
 
-// last tells how late a form is submitted.
+// last returns how late a form is submitted.
 func last(action string) int {
 	return slices.IndexFunc(lastForms, func(part string) bool { return strings.Contains(action, part) })
 }
 
-// passes tells whether a form is for something that passes: a run under way ends, and retrying a run takes its dead letter away.
+// passes reports whether the subject of a form can vanish: a run in flight ends, and a retry removes a dead letter.
 func passes(action string) bool {
 	return strings.Contains(action, "/cancel") || strings.Contains(action, "/dead-letters/")
 }
 
-// Every form does what its page promises, or says what is wrong with what was given: none ends in an error of the node,
-// and none is shown to a person who may not submit it. All of it works without scripts, too.
-func TestEveryFormIsAnswered(t *testing.T) {
+// Every form does what its page promises, or explains the problem of the input: no form ends in an error of
+// the node, or is shown to a person who may not submit it. All of them work without scripts, too.
+func TestEveryFormGetsAResponse(t *testing.T) {
 	for _, test := range []struct {
 		name, person string
 		scripts      bool
@@ -78,8 +78,8 @@ func TestEveryFormIsAnswered(t *testing.T) {
 	}
 }
 
-// answer submits a form of a kind on a page, and checks that the response is a page and no refusal of rights. It tells whether
-// the page had such a form.
+// answer submits a form of a kind on a page, and checks that the response is a page and not a
+// refusal. It reports whether the page had such a form.
 func (b *tab) answer(console, secret, action, page string) bool {
 	b.t.Helper()
 	b.visit(page)

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// press presses keys one after the other, each with its text, which a script can keep from a field as it does in a browser.
+// press presses keys one after the other, each with its text, which a script can keep from a field as in a browser.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	for _, key := range keys {
@@ -22,7 +22,7 @@ func (b *tab) press(keys string) {
 	}
 }
 
-// leads waits for the page to which an action leads.
+// leads runs an action and waits for the page that it opens.
 func (b *tab) leads(what string, act chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, end := context.WithTimeout(b, patience)
@@ -32,7 +32,7 @@ func (b *tab) leads(what string, act chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Every row can be reached and opened, and every page of the menu, without a mouse.
+// Every row and every page of the menu can be opened without a mouse.
 func TestKeysLeadThroughTheConsole(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
@@ -55,7 +55,7 @@ func TestKeysLeadThroughTheConsole(t *testing.T) {
 	if !evaluate[bool](b, `document.activeElement.matches('[data-search]')`) {
 		t.Error("/ does not lead to the search")
 	}
-	b.press("j?gr") // which are letters there
+	b.press("j?gr") // letters in a field
 	if got := evaluate[string](b, `document.activeElement.value`); got != "j?gr" {
 		t.Errorf("the search has %q after j, ?, g and r, want these letters", got)
 	}
@@ -111,7 +111,7 @@ func (b *tab) menuByKeys(console string) {
 	}
 }
 
-// choose makes a choice in the header, and waits for the page that shows it.
+// choose changes a setting in the header, and waits for the page that shows it.
 func (b *tab) choose(name, value string) {
 	b.t.Helper()
 	b.leads("choose "+name, chromedp.Evaluate[chromedp.Void](`(() => {
@@ -121,7 +121,7 @@ func (b *tab) choose(name, value string) {
 	})()`))
 }
 
-// Times are in the zone that was chosen, with its offset: the same instants in each.
+// The chosen zone changes how times look, with their offset, but not the instants.
 func TestZoneSwitchShowsTheSameInstants(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
@@ -143,14 +143,14 @@ func TestZoneSwitchShowsTheSameInstants(t *testing.T) {
 			t.Errorf("the choice of the zone leads to %s, want %s", here, at)
 		}
 	}
-	// The zone of the browser has changed: a person has travelled.
+	// The zone of the browser changes, as on a journey.
 	command(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Australia/Lord_Howe"})
-	b.leads("travel", chromedp.Evaluate[chromedp.Void](`location.reload()`)) // it tells the zone, and loads the page again
+	b.leads("travel", chromedp.Evaluate[chromedp.Void](`location.reload()`)) // it sends the zone and loads the page again
 	b.do("wait for the times of the new zone", chromedp.Poll[chromedp.Void](`document.querySelector('main')?.innerText.includes('+10:30')`))
 	b.faultless("zones")
 }
 
-// The theme that was chosen is that of each page, whatever the system prefers.
+// The chosen theme applies to every page, whatever the system prefers.
 func TestThemeIsKept(t *testing.T) {
 	n := start(t)
 	b := open(t, n.url)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// program builds the program of this tree.
+// program builds the carillon program from this tree.
 func program(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon")
@@ -30,15 +30,15 @@ func program(t *testing.T) string {
 	return file
 }
 
-// node is a node with a database of its own, and the people who use its console.
+// node is a node with its own database, and the users of its console.
 type node struct {
 	url    string
-	tokens map[string]string // by the name of the person
+	tokens map[string]string // by the name of the user
 }
 
-// The people, by what their tokens allow. Each sees another console.
+// The users, by the rights of their tokens. Each sees a different console.
 const (
-	operator = "operator" // of everything
+	operator = "operator" // all rights
 	writer   = "writer"   // of all apps
 	reader   = "reader"   // of all apps
 	bound    = "bound"    // may run and change one app
@@ -107,7 +107,7 @@ func start(t *testing.T, args ...string) *node {
 	return n
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition is true.
 func (n *node) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -160,7 +160,7 @@ func (n *node) call(t *testing.T, person, method, path string, body any) map[str
 	return answer
 }
 
-// hostile is what an attacker writes where people read.
+// hostile is text that an attacker places where people read it.
 const hostile = `</textarea></title><script>alert(1)</script><img src=x onerror=alert(2)>"'{{.}}` + "\u202e"
 
 // receiver is a target that responds with text.
@@ -176,8 +176,8 @@ func receiver(t *testing.T, text string) string {
 	return server.URL
 }
 
-// fill declares what a team has after some weeks: jobs that succeed and that fail, pauses, calendars, alerts. What people write
-// and targets respond is text.
+// fill declares what a team has after some weeks: jobs that succeed and jobs that fail, pauses,
+// calendars, alerts. It uses text wherever people write and as the response of targets.
 func (n *node) fill(t *testing.T, text string) {
 	t.Helper()
 	target := receiver(t, text)
@@ -193,7 +193,7 @@ func (n *node) fill(t *testing.T, text string) {
 		n.call(t, operator, "PUT", at+"/calendars/holidays", map[string]any{
 			"rules": []any{map[string]any{"dates": []string{"12-25"}}}, "description": text,
 		})
-		large := json.Number("9007199254740993") // which a floating point number cannot hold
+		large := json.Number("9007199254740993") // too large for a floating point number
 		night := map[string]any{"expression": "0 30 2 * * ?", "timezone": "America/New_York", "calendar": "holidays"}
 		jobs := map[string]map[string]any{
 			"good": {

@@ -13,10 +13,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// "make screenshots" takes the pictures of the docs, of nodes that a chaos run has just frozen and cut off.
+// "make screenshots" takes the pictures of the docs from nodes that a chaos run has just frozen and cut off.
 func TestScreenshotsOfTheDocs(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "images")
-	f := newFront(t, os.Getenv("CHAOS_URL")) // a browser trusts an address of its own machine without https
+	f := newFront(t, os.Getenv("CHAOS_URL")) // a browser trusts localhost without https
 	b := open(t, f.url)
 	console := f.url + "/console/"
 	b.signIn(console, os.Getenv("CHAOS_TOKEN"))

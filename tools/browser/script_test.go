@@ -15,14 +15,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// front stands before a node. It can be away, and counts the refreshes of pages.
+// front is a proxy in front of a node. It can be unreachable, and counts the refreshes of pages.
 type front struct {
 	url       string
 	refreshes atomic.Int64
 	away      atomic.Bool
 }
 
-// newFront starts a front of a node.
+// newFront starts a front for a node.
 func newFront(t *testing.T, node string) *front {
 	t.Helper()
 	target, err := url.Parse(node)
@@ -35,14 +35,14 @@ func newFront(t *testing.T, node string) *front {
 		r.Out.Host = r.In.Host
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // what a script fetches
+		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // a request of a script
 			f.refreshes.Add(1)
 		}
 		if f.away.Load() {
 			http.Error(w, "the node is away", http.StatusBadGateway)
 			return
 		}
-		r.Header.Del("If-None-Match") // so that each refresh brings the page
+		r.Header.Del("If-None-Match") // so that each refresh returns the page
 		pass.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -50,7 +50,7 @@ func newFront(t *testing.T, node string) *front {
 	return f
 }
 
-// clock holds the timers of a page, which only the test lets run out. The script of the console waits for nothing else.
+// clock holds the timers of a page, so that only the test fires them. The console's script waits for nothing else.
 const clock = `window.timers = [];
 const later = setTimeout;
 window.setTimeout = (f, ms) => timers.push({f, ms});
@@ -66,10 +66,10 @@ window.hide = (is) => {
   document.dispatchEvent(new Event('visibilitychange'));
 };`
 
-// next lets the latest timer run out, and returns how many milliseconds the one after it takes.
+// next fires the latest timer, and returns the delay of the following one in milliseconds.
 const next = `after(timers.at(-1).f)`
 
-// watched is a tab whose timers the test holds, with an operator signed in.
+// watched is a tab with an operator signed in, where the test controls the timers.
 func watched(t *testing.T, n *node, f *front) *tab {
 	t.Helper()
 	b := open(t, f.url)
@@ -78,7 +78,7 @@ func watched(t *testing.T, n *node, f *front) *tab {
 	return b
 }
 
-// refreshed lets the page refresh itself and tells whether it has.
+// refreshed lets the page refresh itself and reports whether it did.
 func (b *tab) refreshed(f *front) bool {
 	b.t.Helper()
 	before := f.refreshes.Load()
@@ -91,19 +91,19 @@ func (b *tab) refreshed(f *front) bool {
 	return replaced
 }
 
-// says returns what the page says of its refresh.
+// says returns the page's message about its refresh.
 func (b *tab) says() string {
 	b.t.Helper()
 	return evaluate[string](b, `document.querySelector('#refresh').textContent`)
 }
 
-// old tells whether the page looks old.
+// old reports whether the page looks outdated.
 func (b *tab) old() bool {
 	b.t.Helper()
 	return evaluate[bool](b, `document.body.hasAttribute('data-stale')`)
 }
 
-// A page refreshes itself, but neither while a person does something on it nor while nobody sees it.
+// A page refreshes itself, but not while a person works on it or while the tab is hidden.
 func TestRefreshWaitsForPeople(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
@@ -113,7 +113,7 @@ func TestRefreshWaitsForPeople(t *testing.T) {
 	reason := `document.querySelector('form[action$="/mute"] input[name=reason]')`
 	for _, test := range []struct {
 		name, says, page string
-		do, undo         string // scripts; what is done ends the refresh, and what is undone lets it go on
+		do, undo         string // scripts; do stops the refresh, and undo lets it go on
 	}{
 		{"a field has the focus", "Waits", alert, reason + `.focus()`, reason + `.blur()`},
 		{"a field was filled in and left", "Waits", alert, reason + `.value = 'because'`, reason + `.value = ''`},
@@ -147,8 +147,8 @@ func TestRefreshWaitsForPeople(t *testing.T) {
 	b.faultless("a page that refreshes itself")
 }
 
-// What a person begins while the refresh is on its way is not lost either.
-func TestRefreshOnItsWayReplacesNothingThatWasBegun(t *testing.T) {
+// A refresh that is already under way does not destroy what a person has begun.
+func TestRefreshUnderWayKeepsUnfinishedInput(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
 	f := newFront(t, n.url)
@@ -165,8 +165,8 @@ func TestRefreshOnItsWayReplacesNothingThatWasBegun(t *testing.T) {
 	}
 }
 
-// A refresh that fails says that the page is old, and is tried again after pauses that grow.
-func TestRefreshThatFailsSaysSo(t *testing.T) {
+// A failed refresh marks the page as old, and is retried after growing pauses.
+func TestFailedRefreshIsReported(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)
 	f := newFront(t, n.url)
@@ -190,7 +190,7 @@ func TestRefreshThatFailsSaysSo(t *testing.T) {
 	}
 }
 
-// A page on which nothing will change any more is not asked for again.
+// A page whose content is final is not requested again.
 func TestRefreshEndsWithTheRun(t *testing.T) {
 	n := start(t)
 	f := newFront(t, n.url)
@@ -224,7 +224,7 @@ func TestRefreshEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// Nothing is lost when the session ends, but the person is asked to sign in.
+// After the session ends, the page stays and asks the person to sign in.
 func TestRefreshWithoutASessionAsksToSignIn(t *testing.T) {
 	n := start(t)
 	n.fill(t, hostile)

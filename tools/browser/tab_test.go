@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium finds the browser. Debian has it as chromium-headless-shell and as chromium.
+// chromium finds the browser. Debian ships it as chromium-headless-shell and as chromium.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
@@ -31,7 +31,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// missing ends a test that lacks something, as package need does, which a module of its own cannot import.
+// missing skips a test that lacks a program, like package need, which a separate module cannot import.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -40,7 +40,7 @@ func missing(t *testing.T, what string) {
 	t.Skipf("SKIPPED: %s", what) // with CI=true it fails above
 }
 
-// tab is a tab of a browser of its own, so without cookies, and what went wrong in it.
+// tab is a tab of a new browser without cookies, with the problems seen in it.
 type tab struct {
 	context.Context
 	t      *testing.T
@@ -51,10 +51,10 @@ type tab struct {
 	status int64 // of the latest document
 }
 
-// open starts a browser and opens a tab, in which only origin may be reached.
+// open starts a browser and opens a tab that may only reach origin.
 func open(t *testing.T, origin string) *tab {
 	t.Helper()
-	// A short path, because those of sockets are bounded. A browser that is ended leaves files there.
+	// A short path, because paths of sockets are limited. A browser that is killed leaves files there.
 	files, err := os.MkdirTemp("", "tab-")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func open(t *testing.T, origin string) *tab {
 		}
 	})
 	b := &tab{Context: ctx, t: t, origin: origin}
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // without a bound, which would end the browser
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // no timeout: it would end the browser
 		t.Fatalf("start the browser: %v", err)
 	}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
@@ -83,7 +83,7 @@ func open(t *testing.T, origin string) *tab {
 	return b
 }
 
-// listen notes what must not happen on any page.
+// listen records events that must not happen on any page.
 func (b *tab) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *tab) visit(url string) int64 {
 	return b.status
 }
 
-// faultless reports what went wrong since it was called last.
+// faultless reports the problems since the last call.
 func (b *tab) faultless(where string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -169,8 +169,8 @@ func evaluate[T any](b *tab, expression string) T {
 	return value
 }
 
-// submit submits the form that a selector selects with its first button, or by a change if a script hides the button, and waits
-// for the page that follows. It returns the status of that page.
+// submit submits the form of a selector with its first button, or by a change if a script hides the
+// button, and waits for the next page. It returns the status of that page.
 func (b *tab) submit(form string) int64 {
 	b.t.Helper()
 	button := form + ` button:not([type="button"])`

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Tests judge what happened, not how long it took: on a busy machine, anything takes any time. findClocks reports each place
-// in a test that measures real time, by time.Since or time.Until, or that gives up after less than leastDeadline, by
-// time.After. Inside a testing/synctest bubble time is virtual, and allowed. So is a line that says why it needs the clock:
+// findClocks reports real time in tests: time.Since, time.Until, and time.After with less than leastDeadline.
+// Tests check what happened and not how long it took, because a busy machine may take any time. A
+// testing/synctest bubble has virtual time, which is allowed. So is a line that says why it needs the clock:
 //
 //	took := time.Since(began) // wall clock: the drain has a timeout of its own, and this bound is an hour
 //
-// test/bench and test/soak are there to measure.
+// test/bench and test/soak measure time on purpose.
 func findClocks(root string) (found []string, err error) {
 	err = eachTestFile(root, func(path, rel string) error {
 		if strings.HasPrefix(rel, "test/bench/") || strings.HasPrefix(rel, "test/soak/") {
@@ -58,10 +58,10 @@ func eachTestFile(root string, do func(path, rel string) error) error {
 	})
 }
 
-// leastDeadline is the least that a test may wait for what must happen.
+// leastDeadline is the shortest time that a test may wait for an event.
 const leastDeadline = time.Minute
 
-// clocksOf reports the clocks of one file, as "line: what is wrong".
+// clocksOf reports the clocks of one file, as "line: problem".
 func clocksOf(path string) (found []string, err error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -98,7 +98,7 @@ func clocksOf(path string) (found []string, err error) {
 	return found, nil
 }
 
-// calledOf returns "package.function" of a call of another package, or "".
+// calledOf returns "package.function" for a call of another package, or "".
 func calledOf(call *ast.CallExpr) string {
 	if f, ok := call.Fun.(*ast.SelectorExpr); ok {
 		if pkg, ok := f.X.(*ast.Ident); ok {
@@ -108,7 +108,7 @@ func calledOf(call *ast.CallExpr) string {
 	return ""
 }
 
-// shorter reports whether an expression such as 5*time.Second is a constant below least. Of others it knows nothing.
+// shorter reports whether an expression such as 5*time.Second is a constant below least. It cannot judge others.
 func shorter(expression ast.Expr, least time.Duration) bool {
 	units := map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 	switch e := expression.(type) {

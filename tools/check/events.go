@@ -25,16 +25,16 @@ type event struct {
 type tally struct {
 	Passed, Failed, Skipped int
 
-	failures []string           // "package test" without the parents of subtests, and packages that failed by themselves
-	skips    map[string]int     // tests by the reason that they gave
+	failures []string           // "package test" without the parents of subtests, and packages that failed as a whole
+	skips    map[string]int     // tests by the reason that they print
 	seconds  map[string]float64 // of top-level tests, by "package test"
 }
 
-// reasonOf finds what a skipped test said: t.Skip prints "    file.go:12: reason".
+// reasonOf finds the reason of a skipped test: t.Skip prints "    file.go:12: reason".
 var reasonOf = regexp.MustCompile(`^\s*[\w.-]+\.go:\d+: (?:SKIPPED: )?(.*)$`)
 
-// read counts the tests of a stream of events. Lines that are no events, as of a program that does not compile, are
-// left out: the command that wrote them has failed.
+// read counts the tests of a stream of events. It ignores lines that are no events, such as those
+// of a program that does not compile: their command has failed.
 func read(events io.Reader) (tally, error) {
 	t := tally{skips: map[string]int{}, seconds: map[string]float64{}}
 	said := map[string]string{} // the latest reason by test
@@ -91,7 +91,7 @@ func (t *tally) count(e event, said map[string]string) {
 	delete(said, name)
 }
 
-// add adds the tests of another run.
+// add adds the counts of another run.
 func (t *tally) add(more tally) {
 	t.Passed, t.Failed, t.Skipped = t.Passed+more.Passed, t.Failed+more.Failed, t.Skipped+more.Skipped
 	t.failures = append(t.failures, more.failures...)
@@ -107,7 +107,7 @@ func (t *tally) add(more tally) {
 // nameOf returns "package test", with the package as a folder of the repository.
 func nameOf(e event) string { return strings.TrimPrefix(e.Package, module+"/") + " " + e.Test }
 
-// print writes the slowest tests, why tests were skipped, and last a line of the sum.
+// print writes the slowest tests, the reasons for skips and, as the last line, the totals.
 func (t *tally) print(w io.Writer) {
 	byTime := slices.SortedFunc(maps.Keys(t.seconds), func(a, b string) int { return cmp.Compare(t.seconds[b], t.seconds[a]) })
 	fmt.Fprintln(w, "\nslowest tests:")

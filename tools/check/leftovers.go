@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// scene is what a step finds, and must leave as it was: the files of the checkout, and a directory for temporary files
-// that is empty.
+// scene is the state that a step must leave unchanged: the files of the checkout, and an empty
+// directory for temporary files.
 type scene struct {
 	root, dir, files string
-	alone            bool // nobody else changes files of the checkout meanwhile
+	alone            bool // no other process changes the checkout meanwhile
 }
 
 func newScene(ctx context.Context, root string, alone bool) (*scene, error) {
-	// A short path, because those of sockets are bounded.
+	// A short path, because paths of sockets are limited.
 	dir, err := os.MkdirTemp("", "check-")
 	if err != nil {
 		return nil, err
 	}
-	// As /tmp is: servers of the tests run as another user if the step runs as root, and remove their files.
+	// Like /tmp: servers of the tests run as another user if the step runs as root, and remove their files.
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { //nolint:gosec // as /tmp
 		return nil, err
 	}
@@ -33,13 +33,13 @@ func newScene(ctx context.Context, root string, alone bool) (*scene, error) {
 	return &scene{root: root, dir: dir, files: files, alone: alone}, err
 }
 
-// leave ends what the step left running after a grace, removes its files, and returns an error that names them.
+// leave ends leftover processes after a grace period, removes leftover files, and returns an error that names them.
 func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	var problems []error
 	if left := reapOrphans(ctx, grace); len(left) > 0 {
 		problems = append(problems, fmt.Errorf("left running: %s", strings.Join(left, ", ")))
 	}
-	ctx = context.WithoutCancel(ctx) // what was interrupted is cleaned up, too
+	ctx = context.WithoutCancel(ctx) // clean up after an interrupt, too
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
 }
 
-// runReaping runs a command, and meanwhile waits for orphans that have ended: the first process of a machine in a namespace ends
-// only when nothing of it is left, not even what nobody has waited for.
+// runReaping runs a command and reaps orphans meanwhile: the first process of a machine in a
+// namespace ends only when all its children have ended and were waited for.
 func runReaping(command *exec.Cmd) error {
 	if err := command.Start(); err != nil {
 		return err
@@ -94,8 +94,8 @@ func runReaping(command *exec.Cmd) error {
 	return err
 }
 
-// filesOf lists what git would add or ignores, but for the folders in which make keeps what it builds and fetches.
-// Outside of git it lists nothing.
+// filesOf lists the files that git would add or ignores, except the folders where make keeps built
+// and downloaded files. Outside of git it lists nothing.
 func filesOf(ctx context.Context, root string) (string, error) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// load returns the load of the last minute, or "" where the machine does not tell.
+// load returns the load of the last minute, or "" if the machine does not report it.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -17,7 +17,7 @@ func load() string {
 	return first
 }
 
-// processorSeconds returns the seconds of processors that this process and the children that it has waited for have used.
+// processorSeconds returns the processor seconds of this process and of the children that it has waited for.
 func processorSeconds() float64 {
 	var total time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

@@ -71,7 +71,7 @@ func runSteps(ctx context.Context, root, log string, args []string) error {
 	base := flags.String("base", "", "commit before the change that the rota looks at; default: the last one that is three hours older")
 	flags.StringVar(&log, "log", log, "file to which a line of JSON is appended for each step")
 	dry := flags.Bool("n", false, "only print the steps")
-	_ = flags.Parse(args) // it exits
+	_ = flags.Parse(args) // it exits on an error
 	marks, err := findMarks(root)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func runSteps(ctx context.Context, root, log string, args []string) error {
 	return c.run(ctx, chosen)
 }
 
-// named returns the steps that an argument means.
+// named returns the steps that an argument selects.
 func named(ctx context.Context, root, name, base string) ([]step, error) {
 	all := steps()
 	switch name {
@@ -127,7 +127,7 @@ func names(of []step) []string {
 	return all
 }
 
-// runStress reads the flags of stress.
+// runStress parses the flags of stress and runs it.
 func runStress(ctx context.Context, root string, args []string) error {
 	s := stress{root: root}
 	flags := flag.NewFlagSet("stress", flag.ExitOnError)
@@ -136,7 +136,7 @@ func runStress(ctx context.Context, root string, args []string) error {
 	flags.StringVar(&s.pattern, "run", "", "run only tests whose names match, as go test -run")
 	flags.BoolVar(&s.short, "short", false, "leave out the tests of make check")
 	flags.IntVar(&s.atOnce, "p", 2, "packages at once")
-	_ = flags.Parse(args) // it exits
+	_ = flags.Parse(args) // it exits on an error
 	packages := flags.Args()
 	if len(packages) == 0 {
 		packages = []string{"./..."}

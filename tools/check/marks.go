@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// marks are the tests that say need.Step, by step and by the folder of their package.
+// marks are the tests that call need.Step, by step and by the folder of their package.
 type marks map[string]map[string][]string
 
-// findMarks reads the test files below root. A mark is a call of need.Step, with a literal, in a top-level test itself:
-// the tests of a step are found without running them, so that a step runs them and no others.
+// findMarks reads the test files below root. A mark is a call of need.Step with a literal, directly in a
+// top-level test. The marks are found without running tests, so that a step runs exactly its own tests.
 func findMarks(root string) (marks, error) {
 	found := marks{}
 	err := eachTestFile(root, func(file, rel string) error { return found.readFile(file, path.Dir(rel)) })
@@ -75,7 +75,7 @@ func literal(call *ast.CallExpr) (string, error) {
 	return "", fmt.Errorf("need.Step needs the name of a step as a literal")
 }
 
-// packages returns the packages with tests of a step, as "go test" takes them, and the pattern that selects these tests.
+// packages returns the packages with tests of a step, as arguments of "go test", and the pattern of these tests.
 func (m marks) packages(step string) (packages []string, pattern string) {
 	var tests []string
 	for folder, names := range m[step] {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes the descendants of this process its children once their parents have ended. So they are seen, ended
-// and counted.
+// adoptOrphans makes descendants children of this process when their parents have ended, so that it
+// can end and count them.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// reapOrphans waits until all children have ended, for as long as grace, and kills the others. It returns what it had
-// to kill. No command of this process may run meanwhile.
+// reapOrphans waits at most grace until all children have ended, and kills the others. It returns
+// the processes that it killed. No command of this process may run meanwhile.
 func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
 	deadline := time.Now().Add(grace)
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -26,7 +26,7 @@ func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
 	for {
 		for {
 			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid == 0 {
-				break // none left, or none that has ended
+				break // all children were reaped, or the others still run
 			}
 		}
 		left := children(os.Getpid())
@@ -45,7 +45,7 @@ func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
 	}
 }
 
-// reapEnded waits for the children that have ended, but for one.
+// reapEnded reaps the children that have ended, except one.
 func reapEnded(except int) {
 	for _, pid := range children(os.Getpid()) {
 		if pid != except {
@@ -54,7 +54,7 @@ func reapEnded(except int) {
 	}
 }
 
-// children returns the processes whose parent is pid.
+// children returns the child processes of pid.
 func children(pid int) (found []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

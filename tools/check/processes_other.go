@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Elsewhere, orphans are not this process's to see.
+// Other systems do not hand orphans to this process.
 
 func adoptOrphans() error { return nil }
 

@@ -10,35 +10,35 @@ import (
 	"strings"
 )
 
-// The rota decides which steps a run of .ci/run takes next to those that it always takes: the steps that the change has
-// to do with, and the one that has waited longest. All of it follows from the commit and its history, so that a run
-// can be repeated; no clock and no state of a machine has a say.
+// The rota decides which steps a run of .ci/run takes in addition to the fixed ones: the steps that the
+// change concerns, and the step that has waited longest. The decision depends only on the commit and its
+// history, so a run can be repeated; it uses no clock and no state of the machine.
 //
-// History is cut into slots of three hours by the dates of its commits. Each slot that has commits counts as one
-// run, for which the same decision is made, from the oldest on: so it is known when each step was last taken. The
-// change of a run is what it is given as base, or else the commits of the three hours before its newest one.
+// History is cut into slots of three hours by commit date. Each slot with commits counts as one run. The rota
+// makes the same decision for each, from the oldest on, and so knows when each step was last taken. The
+// change of a run starts at its base, or else covers the commits of the three hours before its newest one.
 
-// slot is the time, in seconds, within which commits count as one change.
+// slot is the time, in seconds, during which commits count as one change.
 const slot = 3 * 60 * 60
 
 // budget bounds the minutes of the steps that one run takes from the rota. Steps beyond it wait for a later run, where they
 // come first.
 const budget = 14
 
-// commit is one commit of the history, and the files it changed.
+// commit is one commit of the history with its changed files.
 type commit struct {
 	at    int64 // Unix seconds, of the committer
 	files []string
 }
 
-// choice is what the rota decides for one run.
+// choice is the decision of the rota for one run.
 type choice struct {
 	taken []step
-	left  []step // that the change has to do with, beyond the budget
+	left  []step // steps of the change that exceed the budget
 }
 
-// decide returns what the run of a change takes. waited is when each step was last taken; greater is later. A step that
-// was never taken has waited longest, and of two the first of the table.
+// decide returns the steps for the run of a change. waited has the time at which each step was last taken;
+// greater is later. A step that was never taken has waited longest; the order of the table breaks ties.
 func decide(table []step, files []string, waited map[string]int64) choice {
 	order := slices.Clone(table)
 	slices.SortStableFunc(order, func(a, b step) int { return cmp.Compare(waited[a.name], waited[b.name]) })
@@ -58,7 +58,7 @@ func decide(table []step, files []string, waited map[string]int64) choice {
 	return taken
 }
 
-// lastTaken goes through the history, oldest first, and returns the slot in which each step was last taken.
+// lastTaken walks through the history, oldest first, and returns the slot in which each step was last taken.
 func lastTaken(table []step, history []commit) map[string]int64 {
 	taken := map[string]int64{}
 	for len(history) > 0 {
@@ -75,8 +75,8 @@ func lastTaken(table []step, history []commit) map[string]int64 {
 	return taken
 }
 
-// rota decides for the newest commit of a checkout. base is the commit before the change; if the checkout does not know it,
-// as after a forced push, it is as if there were none.
+// rota decides for the newest commit of a checkout. base is the commit before the change; an
+// unknown base, as after a forced push, is ignored.
 func rota(ctx context.Context, root string, table []step, base string) (choice, error) {
 	history, err := historyOf(ctx, root, "HEAD")
 	if err != nil {
@@ -98,8 +98,8 @@ func rota(ctx context.Context, root string, table []step, base string) (choice, 
 	return decide(table, files, lastTaken(table, history[:change])), nil
 }
 
-// historyOf returns the commits of a range with their files, the oldest first. It returns all of them: what a part of the
-// history decides would depend on where it begins. Of a merge, it has the commits that were merged and not the merge.
+// historyOf returns all commits of a range with their files, oldest first. A part of the history would make
+// the decision depend on where it begins. For a merge, it has the merged commits and not the merge.
 func historyOf(ctx context.Context, root, revisions string) ([]commit, error) {
 	log := exec.CommandContext(ctx, "git", "-C", root, "log", "--reverse", "--no-merges", "--no-renames", "--name-only",
 		"--format=%x00%ct", revisions)

@@ -20,7 +20,7 @@ func threeSteps() []step {
 	}
 }
 
-func TestRotaTakesWhatTheChangeTouchesAndWhatHasWaitedLongest(t *testing.T) {
+func TestRotaTakesStepsOfTheChangeAndTheLongestWaiting(t *testing.T) {
 	t.Parallel()
 	inTurn := map[string]int64{"a": 1, "b": 2, "c": 3}
 	type row struct {
@@ -53,7 +53,7 @@ func TestRotaTakesWhatTheChangeTouchesAndWhatHasWaitedLongest(t *testing.T) {
 	}
 }
 
-func TestRotaComesRoundToEachStep(t *testing.T) {
+func TestRotaReachesEachStep(t *testing.T) {
 	t.Parallel()
 	var history []commit
 	for n := range int64(6) {
@@ -65,7 +65,7 @@ func TestRotaComesRoundToEachStep(t *testing.T) {
 	}
 }
 
-// The decision is made from a real history, twice: it does not depend on when.
+// The rota decides twice from the same history: the decision does not depend on the time.
 func TestRotaFollowsFromTheCommit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -102,7 +102,7 @@ func TestRotaFollowsFromTheCommit(t *testing.T) {
 		}
 		return strings.Join(names(got.taken), " ")
 	}
-	// a was taken for the first change, b and c for the second. With the third change as a run of its own, it took a again.
+	// The first change took a, the second b and c. The third change, as a run of its own, took a again.
 	for base, want := range map[string]string{"": "a c", "HEAD~1": "b c", "HEAD~3": "b c", "0000000000000000000000000000000000000000": "a c"} {
 		if got := decided(base); got != want {
 			t.Errorf("base %q: the rota takes %q, want %q", base, got, want)

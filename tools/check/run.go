@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// record is what is kept of one run of a step: a line of the file that "make check-report" reads.
+// record is the result of one run of a step: a line of the file that "make check-report" reads.
 type record struct {
 	Step   string `json:"step"`
 	Commit string `json:"commit"` // with "+" if files had been changed since
@@ -21,12 +21,12 @@ type record struct {
 	OK     bool   `json:"ok"`
 
 	Seconds   float64 `json:"seconds"`
-	Processor float64 `json:"processor_seconds"` // of all processes, those that outlived their parents among them
+	Processor float64 `json:"processor_seconds"` // of all processes, including orphans
 
-	LoadBefore string `json:"load_before"` // of the last minute, as the machine says
+	LoadBefore string `json:"load_before"` // of the last minute, as the machine reports it
 	LoadAfter  string `json:"load_after"`
 
-	Passed  int `json:"passed"` // tests; none if the step has another way to say what it found
+	Passed  int `json:"passed"` // tests; 0 for a step that runs no tests
 	Failed  int `json:"failed"`
 	Skipped int `json:"skipped"`
 
@@ -39,10 +39,10 @@ type checker struct {
 	marks marks
 	log   string        // the file of records; "": none
 	alone bool          // no person works in the checkout
-	grace time.Duration // for which processes may outlive a step, such as throwaway databases, which end by themselves
+	grace time.Duration // how long processes may outlive a step; throwaway databases end by themselves
 }
 
-// run runs the steps in turn, all of them even if one fails, and returns what failed.
+// run runs the steps in turn, even if one fails, and returns the failures.
 func (c *checker) run(ctx context.Context, steps []step) error {
 	var failed []string
 	for n, s := range steps {
@@ -75,7 +75,7 @@ func (c *checker) runOne(ctx context.Context, s step) (record, error) {
 	return r, errors.Join(err, c.keep(r))
 }
 
-// attempt prepares and runs a step, and looks for what it left behind.
+// attempt prepares and runs a step, and then looks for leftovers.
 func (c *checker) attempt(ctx context.Context, s step, r *record) error {
 	for _, need := range s.needs {
 		if err := runReaping(c.command(ctx, nil, strings.Fields(need)...)); err != nil {
@@ -120,8 +120,8 @@ func (c *checker) perform(ctx context.Context, s step, dir string, r *record) er
 	return errors.Join(problems...)
 }
 
-// test runs a "go test -json" under gotestsum, which prints each package as it ends, and what failed, and writes all
-// events to a file. It counts them.
+// test runs "go test -json" under gotestsum and counts the tests. gotestsum prints each package as
+// it ends and each failure, and writes all events to a file.
 func (c *checker) test(ctx context.Context, env, goTest []string, dir string) (tally, error) {
 	events := filepath.Join(dir, "events.json")
 	defer func() { _ = os.Remove(events) }()
@@ -136,7 +136,7 @@ func (c *checker) test(ctx context.Context, env, goTest []string, dir string) (t
 	return t, errors.Join(runErr, err)
 }
 
-// testCommand is the command line of some tests of a step.
+// testCommand returns the command line for tests of a step.
 func (c *checker) testCommand(s step, run testRun) []string {
 	command := []string{"go"}
 	if run.module != "" {

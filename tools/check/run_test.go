@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A step waits for all children of this process, so no other test may start one meanwhile.
-func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
+// A step waits for all children of this process, so no parallel test may start one.
+func TestStepWithLeftoversFails(t *testing.T) {
 	if err := adoptOrphans(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 		"a process":                  {command: "sleep 1000 & true", want: "left running: "},
 		"a process that soon ends":   {command: "sleep 0.1 & true", grace: time.Hour},
 		"an orphan that ends meanwhile": {
-			// The words of the file are "pid (name) state ppid"; the step's command is a child of this process, too.
+			// The file holds "pid (name) state ppid"; the step's command is also a child of this process.
 			command: `(true &); n=0; sleep 0.2; while grep -qs ") Z $PPID " /proc/[0-9]*/stat; do
 				n=$((n + 1)); test $n -lt 300 || exit 1; sleep 0.1; done`,
 		},

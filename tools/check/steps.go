@@ -10,26 +10,26 @@ import (
 type step struct {
 	name    string
 	proves  string   // completes "the step shows that"
-	paths   []string // a change of such a file, or below such a folder, which ends in "/", has to do with the step
+	paths   []string // files, or folders if they end in "/", with changes that concern the step
 	minutes int      // on two quiet processors, for the budget of the rota
 	always  bool     // .ci/run takes it every time
 	nightly bool     // the rota never takes it, because it needs longer than a run may
 	needs   []string // commands that find or install what the step needs
 	env     []string
-	prints  map[string]string // environment variables and the commands that print their values
+	prints  map[string]string // environment variables, and the commands that print their values
 	command []string
-	tests   []testRun // in place of a command
+	tests   []testRun // instead of a command
 }
 
-// testRun are tests that a step runs with "go test".
+// testRun describes the tests that a step runs with "go test".
 type testRun struct {
-	module   string   // folder of a module of its own; "": the root
+	module   string   // folder of a separate module; "" for the root
 	marked   bool     // the tests that name the step by need.Step
 	packages []string // or those of these packages
 	flags    []string
 }
 
-// touchedBy reports whether a change of a file has to do with the step.
+// touchedBy reports whether a change of a file concerns the step.
 func (s step) touchedBy(file string) bool {
 	return slices.ContainsFunc(s.paths, func(path string) bool {
 		direct, _ := pathpkg.Match(path, file) // a test reads all patterns
@@ -37,16 +37,16 @@ func (s step) touchedBy(file string) bool {
 	})
 }
 
-// everything is the path of steps that each change has to do with.
+// everything is the path for steps that every change concerns.
 const everything = ""
 
-// domain are the paths of the rooms of the domain, which does no I/O.
+// domain returns the paths of the packages of the domain, which does no I/O.
 func domain() []string {
 	return []string{"dispatcher/*.go", "dispatcher/input/", "dispatcher/run/", "dispatcher/target/", "dispatcher/alert/",
 		"dispatcher/access/", "dispatcher/repeat/", "dispatcher/view/"}
 }
 
-// Folders that several steps have to do with.
+// Folders that concern several steps.
 func firing() []string {
 	return append(domain(), "dispatcher/engine/", "dispatcher/store/", "dispatcher/invoke/", "dispatcher/schedule/", "dispatcher/failpoint/",
 		"dispatcher/backoff/", "dispatcher/cache/", "dispatcher/routing/", "dispatcher/dns/", "dispatcher/series/", "migrations/")
@@ -67,12 +67,12 @@ func withClients() map[string]string {
 	return map[string]string{"CARILLON_TERRAFORM": "tools/terraform.sh", "CARILLON_TOFU": "tools/opentofu.sh"}
 }
 
-// steps is the table, in the order that finds a fault soonest.
+// steps is the table, in the order that finds a problem soonest.
 func steps() []step {
 	return slices.Concat(alwaysSteps(), testSteps(), faultSteps(), raceSteps())
 }
 
-// alwaysSteps are those of each run of .ci/run.
+// alwaysSteps returns the steps of every run of .ci/run.
 func alwaysSteps() []step {
 	return []step{
 		{
@@ -207,9 +207,9 @@ func faultSteps() []step {
 	}
 }
 
-// raceSteps run the tests of the packages where goroutines meet under the race detector. It does not watch SQLite, which
-// is C translated to Go and starts no goroutines: that would only double the time of its tests. Of the conformance suite, one
-// PostgreSQL is enough: the others go through a pooler or lack a capability, and SQLite runs the same code with one writer.
+// raceSteps run the packages with concurrent goroutines under the race detector. SQLite is excluded: it is C
+// translated to Go and starts no goroutines, so its tests would only take twice as long. One PostgreSQL is enough for
+// the conformance suite: the others use a pooler or lack a capability, and SQLite runs the same code with one writer.
 func raceSteps() []step {
 	race := func(name string, minutes int, flags []string, folders ...string) step {
 		s := step{
@@ -224,13 +224,13 @@ func raceSteps() []step {
 		s.tests = []testRun{run}
 		return s
 	}
-	// A simulation of full length would take an hour under the detector.
+	// A full simulation would take an hour under the detector.
 	engine := race("race-engine", 4, []string{"-skip", "^TestSimulation$"}, "dispatcher/engine/")
 	engine.tests = append(engine.tests, testRun{packages: []string{"./dispatcher/engine/simulate"},
 		flags: []string{"-race", "-gcflags=modernc.org/...=-race=false", "-short", "-run", "^TestSimulation$"}})
 	return []step{
 		engine,
-		// Bounds on memory do not hold under the detector, which has pools drop a part of what they keep at random.
+		// Memory bounds do not hold under the detector, which makes pools drop some of their items at random.
 		race("race-api", 4, []string{"-skip", "^Test(DecodingAllocatesInProportionToTheBody|NoRouteTakesMuchMemoryForABody)$"},
 			"dispatcher/api/", "dispatcher/limit/", "dispatcher/client/"),
 		race("race-console", 3, nil, "dispatcher/console/"),

@@ -25,7 +25,7 @@ func tracked(t *testing.T) []string {
 	return strings.Fields(string(out))
 }
 
-// withoutSteps are folders with code that no step has to do with but lint and test, and why.
+// withoutSteps are folders whose code concerns no step except lint and test, with the reason.
 var withoutSteps = map[string]string{
 	"test/badinput": "a table that tests of other packages read",
 	"test/markup":   "judges pages in the tests of the console",
@@ -115,7 +115,7 @@ func TestTestsNameStepsThatExist(t *testing.T) {
 	}
 }
 
-// What a test demands on CI, its step installs: a machine of CI has it by chance only, because another step ran there before.
+// A step installs the programs that its tests need. A machine of CI otherwise has them only if another step ran before.
 func TestStepsInstallThePrograms(t *testing.T) {
 	t.Parallel()
 	found, err := findMarks(root)
@@ -134,7 +134,7 @@ func TestStepsInstallThePrograms(t *testing.T) {
 	}
 }
 
-// calls are what the functions of the tests of a package call by name, and the programs that each needs itself.
+// calls are the functions that the tests of a package call by name, and the programs that each needs itself.
 type calls struct {
 	of    map[string][]string
 	needs map[string][]string
@@ -176,7 +176,7 @@ func callsIn(t *testing.T, folder string) calls {
 	return c
 }
 
-// programs are those that tests need, by all that they call.
+// programs returns the programs that tests need, directly or through calls.
 func (c calls) programs(tests []string) (all []string) {
 	seen, next := map[string]bool{}, slices.Clone(tests)
 	for len(next) > 0 {

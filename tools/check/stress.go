@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// stress runs tests over and over next to processes that spin.
+// stress runs tests repeatedly next to processes that spin.
 type stress struct {
 	root     string
 	rounds   int
 	spinning int
 	short    bool
-	pattern  string // of the names of tests, as -run takes it
+	pattern  string // of test names, as -run takes it
 	atOnce   int    // packages
 }
 
 // testProgram is the test binary of a package, and the folder in which it runs.
 type testProgram struct{ name, folder, binary string }
 
-// run runs the tests of packages and prints how often each failed. It returns an error if one did.
+// run runs the tests of packages and prints how often each failed. It returns an error if any failed.
 func (s stress) run(ctx context.Context, packages []string) error {
 	dir, err := os.MkdirTemp("", "stress-")
 	if err != nil {
@@ -169,7 +169,7 @@ func (s stress) one(ctx context.Context, dir string, p testProgram) (tally, erro
 	return t, os.RemoveAll(temporary)
 }
 
-// printOutput prints what some tests of a package printed.
+// printOutput prints the output of some tests of a package.
 func printOutput(events []byte, tests []string) {
 	for line := range bytes.Lines(events) {
 		var e event
@@ -179,7 +179,7 @@ func printOutput(events []byte, tests []string) {
 	}
 }
 
-// spin starts processes that keep the processors busy, until stop.
+// spin starts processes that keep the processors busy until stop is called.
 func spin(ctx context.Context, count int) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -195,7 +195,7 @@ func spin(ctx context.Context, count int) (stop func(), err error) {
 	}
 	for range count {
 		one := exec.CommandContext(ctx, self, "spin")
-		// The pipe ends with this process, however that ends, and the other with it.
+		// The pipe closes when this process ends, which also ends the child.
 		if _, err = one.StdinPipe(); err == nil {
 			err = one.Start()
 		}
@@ -212,7 +212,7 @@ func spin(ctx context.Context, count int) (stop func(), err error) {
 func keepBusy() {
 	var ended atomic.Bool
 	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // its end is an error
+		_, _ = os.Stdin.Read(make([]byte, 1)) // the end of input is an error
 		ended.Store(true)
 	}()
 	for !ended.Load() {

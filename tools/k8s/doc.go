@@ -1,3 +1,3 @@
-// Package k8s holds the tests of the manifests in examples/kubernetes: they decode strictly into the types of
-// Kubernetes, keep the rules below, and configure the node as the program itself accepts it.
+// Package k8s tests the manifests in examples/kubernetes: they decode strictly into the types of
+// Kubernetes, follow the rules below, and configure the node in a way that the program accepts.
 package k8s

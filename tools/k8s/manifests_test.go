@@ -32,7 +32,7 @@ type manifests struct {
 	network    networkingv1.NetworkPolicy
 }
 
-// objects are the files and what each must decode into.
+// objects returns the files and the object that each must decode into.
 func (m *manifests) objects() map[string]any {
 	return map[string]any{
 		"namespace.yaml": &m.namespace, "serviceaccount.yaml": &m.account, "configmap.yaml": &m.config,
@@ -41,7 +41,7 @@ func (m *manifests) objects() map[string]any {
 	}
 }
 
-// kinds are what the files must say they are; a decoder takes no notice of it.
+// kinds returns the kind that each file must state; a decoder ignores it.
 func kinds() map[string]string {
 	return map[string]string{
 		"namespace.yaml": "v1/Namespace", "serviceaccount.yaml": "v1/ServiceAccount", "configmap.yaml": "v1/ConfigMap",
@@ -61,8 +61,8 @@ func read(t *testing.T, file string) []byte {
 	return text
 }
 
-// decode refuses what Kubernetes would drop without a word: a field that it does not know, in this case of letters,
-// or one that stands twice.
+// decode refuses fields that Kubernetes would silently drop: an unknown field, one in the wrong
+// case, or a duplicate.
 func decode(text []byte, object any) error {
 	data, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -84,7 +84,7 @@ func load(t *testing.T) *manifests {
 	return &m
 }
 
-func TestManifestsDecodeStrictlyAndAreAllThereIs(t *testing.T) {
+func TestManifestsDecodeStrictlyAndAllAreKnown(t *testing.T) {
 	t.Parallel()
 	load(t)
 	files, err := filepath.Glob(filepath.Join(folder, "*"))

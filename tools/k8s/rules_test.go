@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A rule returns what is wrong with the manifests, or nothing.
+// A rule returns the problem of the manifests, or "".
 type rule func(*manifests) string
 
 var digest = regexp.MustCompile(`^ghcr\.io/carillon-dev/carillon@sha256:[0-9a-f]{64}$`)
 
-// rules are what the folder promises, each with a change that breaks it and nothing else.
+// rules returns the promises of the folder, each with a change that breaks it and no other.
 func rules() map[string]struct {
 	check rule
 	spoil func(*manifests)
@@ -135,7 +135,7 @@ func TestManifestsKeepTheRules(t *testing.T) {
 	}
 }
 
-func TestEachRuleNoticesItsBreach(t *testing.T) {
+func TestEachRuleDetectsItsBreach(t *testing.T) {
 	t.Parallel()
 	for name, r := range rules() {
 		t.Run(name, func(t *testing.T) {
@@ -164,14 +164,14 @@ func eachContainer(check func(corev1.PodSpec, corev1.Container) string) rule {
 	}
 }
 
-// timings: the drain and ten seconds are what Kubernetes waits.
+// timings: Kubernetes waits for the drain plus ten seconds.
 func timings(m *manifests) string {
 	drain, err := time.ParseDuration(m.config.Data["CARILLON_DRAIN_TIMEOUT"])
 	grace := grace(m)
 	return unless(err == nil && drain+10*time.Second == grace, fmt.Sprintf("drain %s, grace period %s", drain, grace))
 }
 
-// stopTimeout: what the node believes is what Kubernetes leaves it after preStop.
+// stopTimeout: the stop timeout of the node equals the time that Kubernetes leaves it after preStop.
 func stopTimeout(m *manifests) string {
 	stop, err := time.ParseDuration(m.config.Data["CARILLON_STOP_TIMEOUT"])
 	left := grace(m) - time.Duration(node(m).Lifecycle.PreStop.Sleep.Seconds)*time.Second

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// program builds the program of this tree.
+// program builds the carillon program from this tree.
 func program(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon")
@@ -29,7 +29,7 @@ func program(t *testing.T) string {
 	return file
 }
 
-// secrets are what a user puts into the secret "carillon".
+// secrets returns the values that a user puts into the secret "carillon".
 func secrets() map[string]string {
 	return map[string]string{
 		"database-password": "correct horse battery staple",
@@ -37,7 +37,7 @@ func secrets() map[string]string {
 	}
 }
 
-// environment is what Kubernetes gives to a container.
+// environment returns the variables that Kubernetes gives to a container.
 func environment(t *testing.T, m *manifests, c corev1.Container) []string {
 	t.Helper()
 	var all []string
@@ -74,7 +74,7 @@ func check(ctx context.Context, program string, environment []string, args ...st
 	return string(out), err
 }
 
-// The manifests and the program change apart. What Kubernetes would start must be what the program accepts.
+// The manifests and the program change separately. The program must accept what Kubernetes would start.
 func TestProgramAcceptsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	m, program := load(t), program(t)
@@ -91,7 +91,7 @@ func TestProgramAcceptsTheConfiguration(t *testing.T) {
 	}
 }
 
-// What the page adds for Vault is accepted, and names files that the pods have.
+// The settings that the page adds for Vault are accepted, and name files that exist in the pods.
 func TestProgramAcceptsVaultOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/how-to/install-on-kubernetes.md")
@@ -119,7 +119,7 @@ func TestProgramAcceptsVaultOfThePage(t *testing.T) {
 			t.Errorf("%s is %s, and the pods have %v in %s", name, m.config.Data[name], mounted, directory)
 		}
 	}
-	delete(m.config.Data, "CARILLON_VAULT_CA") // there is no such file on this machine
+	delete(m.config.Data, "CARILLON_VAULT_CA") // the file does not exist on this machine
 	out, err := check(t.Context(), program, environment(t, m, *node(m)), node(m).Args...)
 	if err != nil || !strings.Contains(out, "configuration is valid") || strings.Contains(out, "unknown environment variable") {
 		t.Errorf("%v\n%s", err, out)
@@ -136,7 +136,7 @@ func TestMigrationIsACommandOfTheProgram(t *testing.T) {
 	}
 }
 
-// Kubernetes reaches a node through its network address, on the port that the probes and the service name.
+// Kubernetes reaches a node through its network address, on the port of the probes and the service.
 func TestNodeListensWhereKubernetesLooks(t *testing.T) {
 	t.Parallel()
 	m := load(t)
@@ -158,7 +158,7 @@ func TestNodeListensWhereKubernetesLooks(t *testing.T) {
 	}
 }
 
-// The paths of the probes are in the interface that the node documents of itself.
+// The paths of the probes are in the node's openapi.json.
 func TestProbesAskForRoutesThatExist(t *testing.T) {
 	t.Parallel()
 	routes, err := os.ReadFile("../../dispatcher/api/openapi.json")

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// file is an entry of an archive: where it goes, and the file that has its content.
+// file is an entry of an archive: its path there, and the file with its content.
 type file struct {
 	name string
 	path string
 	mode int64
 }
 
-// archives packs the programs for each platform, with the documents that belong to them.
+// archives packs the programs for each platform, with their documents.
 func (r *release) archives(ctx context.Context) error {
 	for _, p := range r.builds() {
 		for _, prog := range r.programs(p) {
 			if prog == r.providerProgram() {
-				continue // its archive is a zip, as Terraform wants it
+				continue // packed as a zip, as Terraform expects
 			}
 			if err := r.archive(ctx, p, prog); err != nil {
 				return err
@@ -35,7 +35,7 @@ func (r *release) archives(ctx context.Context) error {
 	return nil
 }
 
-// archiveName is the name of a program's archive, without its ending.
+// archiveName returns the name of a program's archive, without its extension.
 func (r *release) archiveName(p platform, prog program) string {
 	return fmt.Sprintf("%s_%s_%s_%s", prog.title(), r.version, p.os, p.arch)
 }
@@ -58,7 +58,7 @@ func (r *release) archive(ctx context.Context, p platform, prog program) error {
 	return r.create(dir+".tar.gz", func(w io.Writer) error { return writeTarGz(w, r.created, files) })
 }
 
-// writeTarGz packs files as writeTar does, and compresses them.
+// writeTarGz writes a compressed tar of files.
 func writeTarGz(w io.Writer, modified time.Time, files []file) error {
 	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
@@ -67,7 +67,7 @@ func writeTarGz(w io.Writer, modified time.Time, files []file) error {
 	return errors.Join(writeTar(zw, modified, files), zw.Close())
 }
 
-// writeTar packs files, which belong to root, all of the same time.
+// writeTar writes a tar of files that belong to root and share one modification time.
 func writeTar(w io.Writer, modified time.Time, files []file) error {
 	tw := tar.NewWriter(w)
 	for _, f := range files {

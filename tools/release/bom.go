@@ -14,7 +14,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billsOfMaterials writes what each program was linked from, next to its archive.
+// billsOfMaterials writes the modules that each program was linked from, next to its archive.
 func (r *release) billsOfMaterials(ctx context.Context) error {
 	for _, p := range r.builds() {
 		for _, prog := range r.programs(p) {
@@ -28,7 +28,7 @@ func (r *release) billsOfMaterials(ctx context.Context) error {
 			}
 			name := r.archiveName(p, prog) + ".cdx.json"
 			if err := r.create(name, func(w io.Writer) error {
-				// Version 1.6 is the newest that the usual scanners read.
+				// Version 1.6 is the newest that common scanners read.
 				return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bill, cdx.SpecVersion1_6)
 			}); err != nil {
 				return err
@@ -74,7 +74,7 @@ func (r *release) bill(prog program, binary string) (*cdx.BOM, error) {
 	return bill, nil
 }
 
-// component returns a module of Go. Its hash is the one of go.sum.
+// component returns a Go module, with its hash from go.sum.
 func component(path, version, sum string) cdx.Component {
 	c := cdx.Component{
 		BOMRef:     path + "@" + version,
@@ -98,7 +98,7 @@ func settings(all []debug.BuildSetting) *[]cdx.Property {
 	return &properties
 }
 
-// serial makes a UUID of a hash, so that the same program has the same bill.
+// serial makes a UUID from a hash, so that the same program has the same bill.
 func serial(hash string) string {
 	return fmt.Sprintf("urn:uuid:%s-%s-8%s-8%s-%s", hash[:8], hash[8:12], hash[13:16], hash[17:20], hash[20:32])
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// program is one of the programs that a release holds.
+// program is one of the programs of a release.
 type program struct{ name, pkg string }
 
-// title is the name without a version.
+// title returns the name without a version.
 func (p program) title() string {
 	title, _, _ := strings.Cut(p.name, "_v")
 	return title
@@ -22,12 +22,12 @@ func carillonProgram() program { return program{"carillon", "./dispatcher/cmd/ca
 
 func benchProgram() program { return program{"carillon-bench", "./test/bench"} }
 
-// providerProgram is named as Terraform wants the program in a provider's archive.
+// providerProgram is named as Terraform expects the program in a provider's archive.
 func (r *release) providerProgram() program {
 	return program{"terraform-provider-carillon_v" + r.version, "./provider/cmd/terraform-provider-carillon"}
 }
 
-// programs returns what is built for a platform. The benchmark is for Linux, where nodes run.
+// programs returns the programs to build for a platform. The benchmark is for Linux, where nodes run.
 func (r *release) programs(p platform) []program {
 	if p.os == "linux" {
 		return []program{carillonProgram(), benchProgram(), r.providerProgram()}
@@ -37,8 +37,8 @@ func (r *release) programs(p platform) []program {
 
 // binary returns the path of a program for a platform. The first call builds it.
 //
-// The version is stamped, and nothing of the machine is: -trimpath takes the paths out, and without cgo no C
-// compiler has a say.
+// It stamps the version and nothing of the machine: -trimpath removes the paths, and without cgo
+// the result does not depend on a C compiler.
 func (r *release) binary(ctx context.Context, p platform, prog program) (string, error) {
 	path := filepath.Join(r.work, p.os+"_"+p.arch, prog.name)
 	if _, err := os.Stat(path); err == nil {

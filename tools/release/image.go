@@ -26,11 +26,11 @@ import (
 const (
 	imageDir    = "image"
 	imageDigest = "image.digest"
-	imageUser   = 65532 // as in images that have a "nonroot"; 0 is refused by strict clusters
+	imageUser   = 65532 // as in "nonroot" images; strict clusters refuse 0
 )
 
-// image builds dist/image from nothing: no base image, no Docker. Next to the program it holds what a
-// program needs of a system, and mount points.
+// image builds dist/image from scratch: no base image, no Docker. Next to the program it holds the
+// system files that a program needs, and mount points.
 func (r *release) image(ctx context.Context) error {
 	if len(r.linux()) == 0 {
 		return errors.New("-platforms names no Linux, and images are for Linux; write linux/amd64 or linux/arm64")
@@ -62,7 +62,7 @@ func (r *release) image(ctx context.Context) error {
 	return r.writeLayout(r.index(images))
 }
 
-// index names the images of all platforms.
+// index returns an index of the images of all platforms.
 func (r *release) index(images map[platform]v1.Image) v1.ImageIndex {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range r.linux() {
@@ -74,8 +74,8 @@ func (r *release) index(images map[platform]v1.Image) v1.ImageIndex {
 	return mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 }
 
-// imageOf returns the image of one platform. The layer of the system comes first: it stays the same from version
-// to version, so nobody pulls it twice.
+// imageOf returns the image of one platform. The layer of the system comes first: it stays the same
+// between versions, so it is pulled once.
 func (r *release) imageOf(p platform, system v1.Layer, files []file) (v1.Image, error) {
 	entries, err := programEntries(files)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r *release) imageOf(p platform, system v1.Layer, files []file) (v1.Image, 
 	return mutate.Annotations(image, r.labels()).(v1.Image), nil
 }
 
-// labels describe the image in the words of the OCI.
+// labels describe the image with the annotation keys of the OCI.
 func (r *release) labels() map[string]string {
 	const source = "https://github.com/carillon-dev/carillon"
 	labels := map[string]string{
@@ -140,8 +140,8 @@ type entry struct {
 	content []byte
 }
 
-// systemEntries is what the program needs of a system: certificates to trust, a name for its user, and two
-// places to mount something writable. A volume takes owner and mode from the directory that it is mounted over.
+// systemEntries returns the system files that a program needs: root certificates, a name for its user, and
+// two places to mount something writable. A volume takes owner and mode from the directory below it.
 func systemEntries() []entry {
 	return []entry{
 		{"etc/", 0o755, 0, nil},
@@ -170,21 +170,21 @@ func programEntries(files []file) ([]entry, error) {
 	return entries, nil
 }
 
-// rootCertificates returns the authorities that Mozilla trusts, as a Go module pins them: those of the building
-// machine would change the image. A file can't say that an authority is trusted for its older certificates only,
-// so such authorities are left out.
+// rootCertificates returns the authorities that Mozilla trusts, as a Go module pins them: those of
+// the building machine would change the image. A file cannot express that an authority is trusted
+// only for its older certificates, so such authorities are left out.
 func rootCertificates() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
 			continue
 		}
-		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer accepts every write
 	}
 	return out.Bytes()
 }
 
-// layer packs entries, all of the same time.
+// layer packs entries with one modification time.
 func layer(entries []entry, modified time.Time) (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -210,7 +210,7 @@ func layer(entries []entry, modified time.Time) (v1.Layer, error) {
 		tarball.WithCompressionLevel(gzip.BestCompression))
 }
 
-// writeLayout replaces dist/image, and writes the digest that people name in their deployments.
+// writeLayout replaces dist/image, and writes the digest for use in deployments.
 func (r *release) writeLayout(index v1.ImageIndex) error {
 	dir := filepath.Join(r.dist, imageDir)
 	if err := os.RemoveAll(dir); err != nil {

@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// thirdParty is the name of the file with the licences of all that a program is linked from. Most of them have to
-// accompany a program.
+// thirdParty is the name of the file with the licences of the modules that a program is linked
+// from. Most licences require that.
 const thirdParty = "THIRD_PARTY_LICENSES"
 
-// licenseFile matches names of files with terms. APLv2 is that of gorhill/cronexpr, which also offers GPLv3; NOTICE
-// says which one Carillon uses.
+// licenseFile matches names of files with terms. APLv2 is a licence of gorhill/cronexpr, which also
+// offers GPLv3; NOTICE names the one that Carillon uses.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|copyright|aplv2)([-.].*)?$`)
 
 // licenses returns the path of a file with the licences of a program's modules, in full.
@@ -52,7 +52,7 @@ func (r *release) licenses(ctx context.Context, prog program, binary string) (st
 	return path, os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// appendLicenses adds the files of a module's directory that say under which terms it comes.
+// appendLicenses adds the licence files of a module's directory.
 func appendLicenses(out *bytes.Buffer, title, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func appendLicenses(out *bytes.Buffer, title, dir string) error {
 	return nil
 }
 
-// goTool runs the go command in the root and returns what it prints.
+// goTool runs the go command in the root and returns its output.
 func (r *release) goTool(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = r.root, append(os.Environ(), "GOFLAGS=", "GOWORK=off"), os.Stderr

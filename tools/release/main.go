@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(command(r, ctx), r.close())
 }
 
-// commands returns what each command does.
+// commands returns the functions of the commands by name.
 func commands() map[string]func(*release, context.Context) error {
 	return map[string]func(*release, context.Context) error{
 		"image":    (*release).image,
@@ -80,7 +80,7 @@ func commands() map[string]func(*release, context.Context) error {
 	}
 }
 
-// snapshot builds everything, from nothing.
+// snapshot builds everything from scratch.
 func (r *release) snapshot(ctx context.Context) error {
 	if err := r.empty(); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (r *release) snapshot(ctx context.Context) error {
 	return nil
 }
 
-// empty removes what an earlier run left in dist of the repository. A directory that a person names has to be
-// empty: it may be anything.
+// empty removes the output of an earlier run in the repository's dist. A directory that a person
+// names must already be empty, because it may hold anything.
 func (r *release) empty() error {
 	if r.dist == filepath.Join(r.root, "dist") {
 		return os.RemoveAll(r.dist)
@@ -113,7 +113,7 @@ func (r *release) empty() error {
 	return nil
 }
 
-// create makes a file in dist, and the directory that it is in.
+// create makes a file in dist, and its directory.
 func (r *release) create(name string, write func(io.Writer) error) error {
 	path := filepath.Join(r.dist, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

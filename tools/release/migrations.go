@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// family is how many numbers belong to migrations that only add to each other, as in dispatcher/store.
+// family is the range of numbers of migrations that only add to each other, as in dispatcher/store.
 const family = 1000
 
-// upgradeReasons says why the migrations since the version before ask for upgrade notes. It fails if one of them
-// cannot be released at all.
+// upgradeReasons returns why the migrations since the previous version require upgrade notes. It
+// fails if one of them cannot be released at all.
 func (r *release) upgradeReasons(ctx context.Context) (reasons []string, err error) {
 	previous, err := r.previousTag(ctx)
 	if err != nil || previous == "" {
@@ -51,12 +51,12 @@ func (r *release) upgradeReasons(ctx context.Context) (reasons []string, err err
 	return reasons, nil
 }
 
-// changing finds a statement that takes something from a version that knows only the schema before. An index is
-// nothing that a version needs.
+// changing finds a statement that removes something that a program of the previous schema needs. No
+// program needs an index.
 var changing = regexp.MustCompile(`(?i)\bDROP\s+(TABLE|COLUMN|VIEW|CONSTRAINT|NOT\s+NULL|DEFAULT|TYPE|SCHEMA)\b|\bRENAME\b|` +
 	`\bALTER\s+COLUMN\b|\bSET\s+NOT\s+NULL\b|\bDELETE\s+FROM\b|\bTRUNCATE\b`)
 
-// released checks that what databases already have stays as it is.
+// released checks that migrations that databases already have stay unchanged.
 func released(tag string, before, now map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -72,8 +72,8 @@ func released(tag string, before, now map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// migrationsAt returns what each migration of a commit does when it goes up, without comments and with single
-// spaces, by its path.
+// migrationsAt returns the up statements of each migration of a commit, by its path, without
+// comments and with single spaces.
 func (r *release) migrationsAt(ctx context.Context, commit string) (map[string]string, error) {
 	list, err := git(ctx, r.root, "ls-tree", "-r", "--name-only", commit, "--", "migrations")
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *release) migrationsAt(ctx context.Context, commit string) (map[string]s
 	return all, nil
 }
 
-// statements returns the part of a goose script that goes up, without comments and with single spaces.
+// statements returns the up part of a goose script, without comments and with single spaces.
 func statements(script string) string {
 	var out []string
 	for line := range strings.SplitSeq(script, "\n") {
@@ -106,7 +106,7 @@ func statements(script string) string {
 	return strings.Join(out, " ")
 }
 
-// number returns the number of a migration; its file's name begins with it.
+// number returns the number of a migration, which begins the name of its file.
 func number(name string) int {
 	digits, _, _ := strings.Cut(path.Base(name), "_")
 	n, err := strconv.Atoi(digits)

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// mirrorDir is the tree of github.com/carillon-dev/terraform-provider-carillon: the registries read a provider
-// from a repository of its own, with this name.
+// mirrorDir is the tree of github.com/carillon-dev/terraform-provider-carillon: the registries read
+// a provider from a repository with this name.
 const mirrorDir = "terraform-provider-carillon"
 
 const mirrorReadme = `# Terraform provider of Carillon
@@ -73,8 +73,8 @@ var (
 	opening   = regexp.MustCompile(`\A# (.+)\n\n(.+)\n`)
 )
 
-// registryPage gives a page of docs/provider the front matter that the registries read: the title in the list of
-// pages, and the description that searches show.
+// registryPage gives a page of docs/provider the front matter that the registries read: the title
+// for the list of pages, and the description for searches.
 func registryPage(page string) (string, error) {
 	page = generated.ReplaceAllString(page, "")
 	found := opening.FindStringSubmatch(page)

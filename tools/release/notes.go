@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// notes prints what the changelog says about the version. It fails if that is not enough to release it.
+// notes prints the section of the changelog for the version. It fails if the section does not suffice for a release.
 func (r *release) notes(ctx context.Context) error {
 	changelog, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *release) notes(ctx context.Context) error {
 	return err
 }
 
-// page returns the address of this version's tree: of its pages (blob) or files (raw).
+// page returns the address of this version's tree, of its pages (blob) or files (raw).
 func (r *release) page(kind string) string {
 	return "https://github.com/carillon-dev/carillon/" + kind + "/v" + r.version
 }
@@ -64,7 +64,7 @@ var (
 	nextHeading  = regexp.MustCompile(`(?m)^##`)
 )
 
-// hasUpgradeNotes reports whether a section has upgrade notes with a text.
+// hasUpgradeNotes reports whether a section has non-empty upgrade notes.
 func hasUpgradeNotes(section string) bool {
 	at := upgradeNotes.FindStringIndex(section)
 	if at == nil {
@@ -79,8 +79,8 @@ func hasUpgradeNotes(section string) bool {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// absoluteLinks makes the links of a page in a directory of the repository work elsewhere: base is the address of
-// the repository's files.
+// absoluteLinks makes the relative links of a page absolute. base is the address of the
+// repository's files, and dir the directory of the page.
 func absoluteLinks(text, base, dir string) string {
 	return link.ReplaceAllStringFunc(text, func(match string) string {
 		target := match[2 : len(match)-1]
@@ -95,8 +95,8 @@ func absoluteLinks(text, base, dir string) string {
 	})
 }
 
-// previousTag returns the tag that people upgrade from: the nearest one before the version, and for a final
-// version the nearest final one. It is empty if the version is the first.
+// previousTag returns the tag that users upgrade from: the nearest one before the version, and for
+// a final version the nearest final one. It is empty for the first version.
 func (r *release) previousTag(ctx context.Context) (string, error) {
 	shallow, err := git(ctx, r.root, "rev-parse", "--is-shallow-repository")
 	if err != nil {

@@ -34,7 +34,7 @@ func (r repository) git(args ...string) {
 	}
 }
 
-// commit writes files, of which an empty text deletes one, and commits them.
+// commit writes files and commits them; an empty text deletes a file.
 func (r repository) commit(files map[string]string) {
 	r.t.Helper()
 	for name, text := range files {
@@ -53,7 +53,7 @@ func (r repository) commit(files map[string]string) {
 	r.git("commit", "-q", "--allow-empty", "-m", "change")
 }
 
-// command runs a command of the tool in the repository, and returns what it prints and its error.
+// command runs a command of the tool in the repository, and returns its output and error.
 func (r repository) command(args ...string) (string, string) {
 	r.t.Helper()
 	var out bytes.Buffer

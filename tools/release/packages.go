@@ -23,7 +23,7 @@ const (
 	maintainer = "The Carillon Authors <carillon-dev@users.noreply.github.com>"
 	homepage   = "https://github.com/carillon-dev/carillon"
 	summary    = "call webhooks and Lambda functions on schedule"
-	// description is wrapped as both formats show it.
+	// description is wrapped for both formats.
 	description = `A Carillon node calls the targets of jobs when their triggers are due, and
 keeps a record of every fire. Jobs are declared in Terraform or OpenTofu.
 
@@ -71,8 +71,8 @@ func (r *release) pack(format string, p platform, binary, licenses string) error
 	return r.create(r.packageName(format, p), func(w io.Writer) error { return packager.Package(info, w) })
 }
 
-// packageName keeps the version as it is. The packages themselves write a tilde for the first hyphen, which not
-// every place that offers downloads has in its names.
+// packageName keeps the version as it is. Inside the packages, the first hyphen becomes a tilde,
+// which some download servers do not accept in names.
 func (r *release) packageName(format string, p platform) string {
 	if format == "rpm" {
 		arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[p.arch]
@@ -81,7 +81,7 @@ func (r *release) packageName(format string, p platform) string {
 	return fmt.Sprintf("carillon_%s_%s.deb", r.version, p.arch)
 }
 
-// packageInfo is all but the files.
+// packageInfo returns the metadata and contents of a package.
 func (r *release) packageInfo(format string, p platform, contents files.Contents) *nfpm.Info {
 	version, prerelease := r.packageVersion()
 	info := &nfpm.Info{
@@ -111,7 +111,7 @@ func (r *release) packageInfo(format string, p platform, contents files.Contents
 	return info
 }
 
-// packageVersion splits the version. Neither format takes a hyphen in a part: it would begin the revision.
+// packageVersion splits the version. A hyphen in a part would begin the revision in both formats.
 func (r *release) packageVersion() (version, prerelease string) {
 	version, prerelease, _ = strings.Cut(r.version, "-")
 	return version, strings.ReplaceAll(prerelease, "-", ".")
@@ -167,7 +167,7 @@ func packed(source, destination, kind string, mode os.FileMode) *files.Content {
 	}
 }
 
-// changes is all that the changelog of a package says: it knows one version, and where its changes are.
+// changes is the whole changelog of a package: a link to ours.
 const changes = "See " + homepage + "/blob/main/CHANGELOG.md."
 
 // debianChangelog writes the changelog of a .deb, and returns its path.
@@ -191,7 +191,7 @@ func (r *release) rpmChangelog() (string, error) {
 // commandRow is a row of the table of commands in docs/reference/cli.md.
 var commandRow = regexp.MustCompile("(?m)^\\| \\[`carillon ([a-z0-9 -]+)`\\]\\([^)]*\\) \\| (.+) \\|$")
 
-// manPage writes the man page, with the commands that the reference lists.
+// manPage writes the man page, with the commands of the reference.
 func (r *release) manPage() (string, error) {
 	page, err := os.ReadFile(r.packaging("carillon.1"))
 	if err != nil {

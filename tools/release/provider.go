@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed" // of the manifest
+	_ "embed" // embeds the manifest
 	"fmt"
 	"io"
 	"path"
@@ -19,8 +19,8 @@ var manifest string
 // registries are the hosts under which Terraform and OpenTofu look for a provider without a host in its address.
 func registries() []string { return []string{"registry.terraform.io", "registry.opentofu.org"} }
 
-// providerArchives packs the provider as the registry wants it: one zip a platform, the manifest, and sums of
-// its own. mirror/ holds the same zips as "terraform init" reads them from a filesystem_mirror.
+// providerArchives packs the provider as the registry expects it: one zip for each platform, the manifest,
+// and separate sums. mirror/ has the same zips in the layout of a filesystem_mirror for "terraform init".
 func (r *release) providerArchives(ctx context.Context) error {
 	prog := r.providerProgram()
 	var sums strings.Builder
@@ -63,7 +63,7 @@ func (r *release) providerArchives(ctx context.Context) error {
 	return r.create(prefix+"_SHA256SUMS", text(sums.String()))
 }
 
-// text writes a text.
+// text returns a function that writes s.
 func text(s string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, s)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// push pushes dist/image to a repository, with the credentials of "docker login". It prints the reference by digest,
-// which is what one signs and deploys.
+// push pushes dist/image to a repository, with the credentials of "docker login". It prints the
+// reference by digest, for signing and deployments.
 func (r *release) push(ctx context.Context) error {
 	if r.repository == "" {
 		return errors.New("-repository is missing; write the image's name, such as ghcr.io/carillon-dev/carillon")
@@ -46,8 +46,8 @@ func (r *release) push(ctx context.Context) error {
 	return err
 }
 
-// imageTags returns the version, and for a final one its series. There is no "latest": a deployment names a digest,
-// and a person a version.
+// imageTags returns the version and, for a final version, its series. It returns no "latest":
+// deployments use a digest, and people a version.
 func imageTags(version string) []string {
 	if strings.Contains(version, "-") {
 		return []string{version}
@@ -56,7 +56,7 @@ func imageTags(version string) []string {
 	return []string{version, series}
 }
 
-// readLayout returns the one index of an OCI layout.
+// readLayout returns the only index of an OCI layout.
 func readLayout(dir string) (v1.ImageIndex, error) {
 	at, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// layoutOf writes an image for two platforms whose program is a text, and returns its directory and digest.
+// layoutOf writes an image for two platforms with text as the program, and returns its directory and digest.
 func layoutOf(t *testing.T, version string) (dist, digest string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,9 +25,9 @@ type release struct {
 	root, dist string
 	version    string
 	revision   string     // the commit; empty outside a checkout
-	created    time.Time  // of the commit: the clock must not change the bytes
-	platforms  []platform // empty: all that a command builds
-	work       string     // the programs that were built, each once
+	created    time.Time  // of the commit, because the clock must not change the bytes
+	platforms  []platform // empty for all that a command builds
+	work       string     // directory of the programs, each built once
 	repository string     // of push
 	out        io.Writer
 }
@@ -37,10 +37,10 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// Semantic Versioning without build metadata, which neither a tag of an image nor a registry of providers takes.
+// Semantic Versioning without build metadata, which image tags and provider registries do not accept.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// newRelease checks the options, and reads commit and time from git.
+// newRelease checks the options, and reads the commit and its time from git.
 func newRelease(ctx context.Context, o options, out io.Writer) (*release, error) {
 	if !semver.MatchString(o.version) {
 		return nil, fmt.Errorf("-version %q is not a semantic version; write it as 1.2.3 or 1.2.3-rc.1, without v", o.version)
@@ -65,7 +65,7 @@ func newRelease(ctx context.Context, o options, out io.Writer) (*release, error)
 	return r, err
 }
 
-// close removes the programs.
+// close removes the built programs.
 func (r *release) close() error { return os.RemoveAll(r.work) }
 
 func parsePlatforms(list string) ([]platform, error) {
@@ -96,15 +96,15 @@ func (r *release) builds() []platform {
 	return everyPlatform()
 }
 
-// linux returns those of the platforms that have packages and an image.
+// linux returns the platforms that have packages and an image.
 func (r *release) linux() []platform {
 	return slices.DeleteFunc(slices.Clone(r.builds()), func(p platform) bool { return p.os != "linux" })
 }
 
-// withoutGit is when a tree that is no checkout was made: always, so that its bytes stay the same.
+// withoutGit is the time of a tree outside a checkout. It is constant, so that the bytes stay the same.
 var withoutGit = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// commit returns when the checked out commit was made, and its name. SOURCE_DATE_EPOCH, if set, is the time.
+// commit returns the time and the name of the checked out commit. SOURCE_DATE_EPOCH, if set, replaces the time.
 func commit(ctx context.Context, root, epoch string) (created time.Time, revision string, err error) {
 	seconds := epoch
 	if _, err := os.Stat(filepath.Join(root, ".git")); err == nil {
@@ -128,7 +128,7 @@ func commit(ctx context.Context, root, epoch string) (created time.Time, revisio
 	return time.Unix(unix, 0).UTC(), revision, nil
 }
 
-// git runs git in a directory and returns what it prints.
+// git runs git in a directory and returns its output.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestWrongCommandLinesSayWhatToWrite(t *testing.T) {
+func TestErrorsOfWrongCommandLinesSayWhatToWrite(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ args, want string }{
 		"nothing":             {"", "image|packages|snapshot"},
@@ -32,7 +32,7 @@ func TestWrongCommandLinesSayWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestTimeIsThatOfTheCommit(t *testing.T) {
+func TestReleaseTimeIsThatOfTheCommit(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	r.commit(nil)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// sign signs the sums of the provider as the Terraform registry demands: a detached binary signature by a key
-// that gpg has, RSA or DSA. CARILLON_GPG_PASSPHRASE opens the key, if it has a passphrase.
+// sign signs the sums of the provider as the Terraform registry demands: a detached binary signature by an
+// RSA or DSA key of gpg. CARILLON_GPG_PASSPHRASE is the passphrase of the key, if it has one.
 func (r *release) sign(ctx context.Context) error {
 	sums := filepath.Join(r.dist, r.providerProgram().title()+"_"+r.version+"_SHA256SUMS")
 	args := []string{"--batch", "--yes", "--pinentry-mode", "loopback", "--passphrase-fd", "0", "--detach-sign",

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// A test sets GNUPGHOME, so these do not run in parallel.
+// These tests set GNUPGHOME, so they do not run in parallel.
 
 const signed = "terraform-provider-carillon_1.2.3_SHA256SUMS"
 
-// keyring makes a home of gpg with one key, and returns a directory with sums to sign.
+// keyring creates a gpg home with one key, and returns a directory with sums to sign.
 func keyring(t *testing.T, algorithm, passphrase string) (dist string) {
 	t.Helper()
 	if _, err := exec.LookPath("gpg"); err != nil {

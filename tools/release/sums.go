@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// checksums writes SHA256SUMS over the files at the top of dist, which are what a release offers for download.
-// Directories hold copies of them (mirror), or are addressed by their digest (image).
+// checksums writes SHA256SUMS over the files at the top of dist, which a release offers for
+// download. Directories hold copies of them (mirror), or are addressed by digest (image).
 func (r *release) checksums(context.Context) error {
-	entries, err := os.ReadDir(r.dist) // in the order of their names
+	entries, err := os.ReadDir(r.dist) // sorted by name
 	if err != nil {
 		return err
 	}

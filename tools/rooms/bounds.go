@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// What one thing may have.
+// Bounds of a single folder, package, function or struct.
 const (
-	maxFiles      = 40  // a folder
-	maxExported   = 300 // a package
-	maxComplexity = 15  // a function, tables apart
-	maxFields     = 15  // a struct
+	maxFiles      = 40  // of a folder
+	maxExported   = 300 // of a package
+	maxComplexity = 15  // of a function, tables excepted
+	maxFields     = 15  // of a struct
 	maxParameters = 6   // a function has fewer
 )
 
-// What the whole may have, which is what it has now if that is more than it should. All but the lines are exact, so that who
-// makes something smaller lowers its bound.
+// Bounds of the whole: the current value where that is more than it should be. All except the lines
+// are exact, so every reduction lowers its bound.
 const (
 	mostLines     = 113_000
 	mostNinetieth = 8
 	mostComplex   = 14
 	mostWide      = 15
 	mostLong      = 8
-	mostOneUse    = 25.1 // functions that their package names at one place, of a hundred
-	mostHeaders   = 6.5  // lines of headers, of a hundred
+	mostOneUse    = 25.1 // percent of functions that their package uses at one place
+	mostHeaders   = 6.5  // percent of lines that are headers
 )
 
-// problems returns everything that is outside its bounds.
+// problems returns everything outside its bounds.
 func (h *house) problems() (problems []error) {
 	over := func(what string, is, most int, which ...string) {
 		if is > most {

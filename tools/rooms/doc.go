@@ -1,5 +1,5 @@
-// Command rooms measures the house: how much there is, how it is divided, and whether imports point one way. It prints
-// what it measured, and fails if something is outside its bounds or if the graph in CONTRIBUTING is not the one there is.
+// Command rooms measures the code: its size, its division into packages, and whether imports point one way. It prints
+// the measures, and fails if a measure is out of bounds or if the graph in CONTRIBUTING does not match the code.
 //
-// The bounds of what is still too large are what it is now, so that it only gets smaller: lower them with each change.
+// The bounds of things that are still too large are their current values. Lower them with each change.
 package main

@@ -15,7 +15,7 @@ import (
 
 const module = "github.com/carillon-dev/carillon/"
 
-// room is a line of the graph: a package, and what it imports of ours.
+// room is a line of the graph: a package, and our packages that it imports.
 type room struct {
 	name    string
 	imports []string
@@ -23,7 +23,7 @@ type room struct {
 
 var block = regexp.MustCompile("(?ms)^```rooms\n(.*?)^```$")
 
-// graphOf reads the block of the page in which each line is "room, room: imports". What is imported stands above.
+// graphOf reads the block of the page with lines "room, room: imports". Imports stand above their importers.
 func graphOf(page string) ([]room, error) {
 	found := block.FindStringSubmatch(page)
 	if found == nil {

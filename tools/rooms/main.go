@@ -16,7 +16,7 @@ func main() {
 	}
 }
 
-// check measures the checkout at root, prints the measures, and returns everything that is outside its bounds.
+// check measures the checkout at root, prints the measures, and returns everything that is out of bounds.
 func check(ctx context.Context, root string, out io.Writer) error {
 	house, err := measure(root)
 	if err != nil {

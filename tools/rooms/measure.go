@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// folder is what one package of the product has.
+// folder has the measures of one package of the product.
 type folder struct {
 	files, lines, exported int
 	headers                int             // lines from the package clause to the end of the imports
-	named                  map[string]int  // how often each identifier stands there, where it is declared included
+	named                  map[string]int  // occurrences of each identifier in the package, with its declaration
 	functions              map[string]bool // unexported functions and methods; false: several have the name
 }
 
-// oneUse are the functions that no other package can call and that this one names at one place.
+// oneUse returns the functions that no other package can call and that this package uses at one place.
 func (f *folder) oneUse() (names []string) {
 	for name, alone := range f.functions {
 		if alone && f.named[name] == 2 {
@@ -31,11 +31,11 @@ func (f *folder) oneUse() (names []string) {
 	return names
 }
 
-// house is what the product has: Go that is no test, and that no test alone uses.
+// house has the measures of the product: Go code other than tests and their helpers.
 type house struct {
 	folders    map[string]*folder
 	complexity []int          // cyclomatic, of each function
-	complex    map[string]int // functions above the bound, by place
+	complex    map[string]int // functions above the bound, with their place
 	wide       []string       // structs with more than maxFields fields
 	long       []string       // functions with maxParameters parameters or more
 }
@@ -179,7 +179,7 @@ func complexity(f *ast.FuncDecl) int {
 	return n
 }
 
-// totals are the lines and files of all folders.
+// totals returns the lines and files of all folders.
 func (h *house) totals() (lines, files int) {
 	for _, f := range h.folders {
 		lines += f.lines
@@ -188,7 +188,7 @@ func (h *house) totals() (lines, files int) {
 	return lines, files
 }
 
-// shares are the functions that are named at one place, and the lines of headers, each of a hundred.
+// shares returns two percentages: of functions that are used at one place, and of lines that are headers.
 func (h *house) shares() (oneUse, headers float64) {
 	lines, _ := h.totals()
 	for _, f := range h.folders {
@@ -198,7 +198,7 @@ func (h *house) shares() (oneUse, headers float64) {
 	return 100 * oneUse / float64(len(h.complexity)), 100 * headers / float64(lines)
 }
 
-// ninetieth is the complexity that nine of ten functions do not exceed.
+// ninetieth returns the 90th percentile of complexity.
 func (h *house) ninetieth() int {
 	sorted := slices.Sorted(slices.Values(h.complexity))
 	return sorted[len(sorted)*9/10]

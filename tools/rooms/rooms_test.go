@@ -20,7 +20,7 @@ func TestHouseIsWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestGraphSaysWhatIsThereAndPointsDown(t *testing.T) {
+func TestGraphMatchesTheCodeAndPointsDown(t *testing.T) {
 	t.Parallel()
 	built := map[string][]string{"input": nil, "run": {"input"}, "store": {"input", "run"}}
 	for name, tt := range map[string]struct{ block, want string }{

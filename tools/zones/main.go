@@ -1,6 +1,6 @@
 // Zones packs a zoneinfo directory into the archive of time zone data that Carillon is built with.
 //
-// It prints the release. If the archive has that release already, or a later one, it leaves the archive as it is.
+// It prints the release. It does not change an archive that has that release or a later one.
 package main
 
 import (
@@ -44,5 +44,5 @@ func run(from, to, day string) error {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	fmt.Println(release)
-	return os.WriteFile(to, archive, 0o644) //nolint:gosec // a file of the repository, which is public
+	return os.WriteFile(to, archive, 0o644) //nolint:gosec // a public file of the repository
 }
