@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// alertCommand looks at alerts and answers them.
+// alertCommand shows alerts, and acknowledges, mutes and tests them.
 type alertCommand struct {
 	List          alertListCommand          `cmd:"" help:"List the alerts of an app." example:"carillon alert list billing"`
 	Show          alertShowCommand          `cmd:"" help:"Show an alert as it is declared, and whether it is muted." example:"carillon alert show billing/on-call"`
@@ -37,7 +37,7 @@ func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// selectionOf says which jobs an alert is about.
+// selectionOf describes the jobs of an alert.
 func selectionOf(a alert.Alert) string {
 	if a.IsDefault() {
 		return "all others"
@@ -49,7 +49,7 @@ func selectionOf(a alert.Alert) string {
 	return strings.Join(words, ", ")
 }
 
-// watchedBy says what an alert watches.
+// watchedBy describes the conditions of an alert.
 func watchedBy(a alert.Alert) []string {
 	var all []string
 	if f := a.Failure; f != nil {
@@ -79,7 +79,7 @@ func watchedBy(a alert.Alert) []string {
 	return all
 }
 
-// destinationOf says where an alert sends its notifications.
+// destinationOf describes the receiver of an alert's notifications.
 func destinationOf(a alert.Alert) string {
 	if w := a.Destination.Webhook; w != nil {
 		return fmt.Sprintf("%s by %s", w.URL, w.Format)
@@ -90,7 +90,7 @@ func destinationOf(a alert.Alert) string {
 	return ""
 }
 
-// mutedUntil says how long an alert is muted; empty: it is not.
+// mutedUntil describes the end of a mute, or is empty without one.
 func mutedUntil(m *alert.Mute) any {
 	switch {
 	case m == nil:
@@ -113,7 +113,7 @@ func (a *alertFlags) open(ctx context.Context) (api *client.Client, app, alert s
 	return a.named(ctx, a.Alert, "APP/ALERT")
 }
 
-// print prints an alert, or for people what was done.
+// print prints an alert as JSON, or the text said for people.
 func (a *alertFlags) print(c console, alert alert.Alert, said string) error {
 	if a.Output != outputTable {
 		return printObject(a.outputFlags, c, alert, nil)
@@ -150,7 +150,7 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// windowOf says when a mute window is.
+// windowOf describes a mute window.
 func windowOf(m alert.MuteWindow) string {
 	if m.From != nil && m.To != nil {
 		return input.FormatInstant(*m.From) + " to " + input.FormatInstant(*m.To)
@@ -162,13 +162,13 @@ func windowOf(m alert.MuteWindow) string {
 	return text
 }
 
-// alertStateFlags select what alerts know.
+// alertStateFlags select states of alerts.
 type alertStateFlags struct {
 	Alert string `placeholder:"ALERT" help:"Only of this alert."`
 	Job   string `placeholder:"JOB" help:"Only of this job."`
 }
 
-// alertFiringCommand lists what holds.
+// alertFiringCommand lists active conditions.
 type alertFiringCommand struct {
 	appListFlags
 	alertStateFlags
@@ -194,7 +194,7 @@ func stateRow(s alert.State) []any {
 	return []any{s.App + "/" + s.Alert, s.Job, s.Condition, s.Since, s.Count, notificationOf(s), by, s.Run, s.Error}
 }
 
-// notificationOf says what became of the latest notification of a state.
+// notificationOf describes the outcome of the latest notification of a state.
 func notificationOf(s alert.State) string {
 	switch n := s.Notification; {
 	case s.MutedUntil != nil:
@@ -256,13 +256,13 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// untilFlags say how long something is to last.
+// untilFlags set the end of a mute or an acknowledgement.
 type untilFlags struct {
 	Until  string `placeholder:"TIME" help:"When it ends: a duration from now such as 8h, or an instant in RFC 3339. Default: it does not end by itself."`
 	Reason string `help:"Why; people see it."`
 }
 
-// end reads --until; nil: it is not given.
+// end parses --until; nil if it is not given.
 func (u untilFlags) end(now time.Time) (*time.Time, error) {
 	if u.Until == "" {
 		return nil, nil
@@ -286,13 +286,13 @@ type conditionFlags struct {
 	Condition string `placeholder:"CONDITION" help:"Only this one: failure, missed, late, overrun, no_success, objective. Default: all that hold for the job."`
 }
 
-// alertAcknowledgeCommand acknowledges what holds.
+// alertAcknowledgeCommand acknowledges active conditions of a job.
 type alertAcknowledgeCommand struct {
 	conditionFlags
 	untilFlags
 }
 
-// Run acknowledges it, and prints it.
+// Run acknowledges them, and prints them.
 func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 	until, err := a.end(time.Now())
 	if err != nil {
@@ -311,10 +311,10 @@ func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 	return printList(a.outputFlags, c, states, stateTitles, stateRow)
 }
 
-// alertUnacknowledgeCommand takes acknowledgements back.
+// alertUnacknowledgeCommand withdraws acknowledgements.
 type alertUnacknowledgeCommand struct{ conditionFlags }
 
-// Run takes them back, and prints what they were about.
+// Run withdraws them, and prints their conditions.
 func (a *alertUnacknowledgeCommand) Run(ctx context.Context, c console) error {
 	api, app, alert, err := a.open(ctx)
 	if err != nil {

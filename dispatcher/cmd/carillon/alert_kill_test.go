@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// pagerServer fails every other second's run, and keeps what alerts tell: the event ids and transitions that came.
+// pagerServer fails the runs of every other second, and records the event ids and transitions of notifications.
 type pagerServer struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -66,9 +66,9 @@ func newPagerServer(t *testing.T) *pagerServer {
 	return p
 }
 
-// A node is killed between every two steps from the end of a run, or the decision about a missed fire, to the delivery of what
-// an alert tells of it. Each transition is told under one event id, and none is lost.
-func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
+// A node is killed between every two steps from the end of a run, or the decision about a missed fire, to the
+// delivery of its notification. Each transition is sent under one event id, and none is lost.
+func TestKillBetweenAnyTwoStepsOfAnAlertSendsEachTransitionOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
@@ -84,7 +84,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		p.declare(t, n, alert.AlertConditionsOf{Failure: &alert.Failures{After: 1, RepeatEvery: 1}, Missed: true})
 		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		often := seldom.Triggers["a"]
-		often.MisfireAfter, often.MisfirePolicy = input.Duration(time.Second), dispatcher.Skip // while there is no node
+		often.MisfireAfter, often.MisfirePolicy = input.Duration(time.Second), dispatcher.Skip // while no node runs
 		seldom.Triggers["a"] = often
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), seldom, client.Condition{}))
 		job := webhookJob("kill", "flaky", p.URL+"/job", map[string]string{"a": "* * * * * ?"})
@@ -94,7 +94,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		for _, at := range []failpoint.Point{failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InFollow, failpoint.InAlert,
 			failpoint.AfterFollow, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend} {
 			if at == failpoint.AfterResponse || at == failpoint.InAlert {
-				elapse(4 * time.Second) // a node is missing for two fires
+				elapse(4 * time.Second) // two fires are missed
 			}
 			for _, visit := range []int{1, 3} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token,
@@ -114,9 +114,9 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 	})
 }
 
-// A node is killed between every two steps from the look at a fire that has not begun in time to the delivery of what an alert
-// tells of it. It is told under one event id, once.
-func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T) {
+// A node is killed between every two steps from the check for a late fire to the delivery of its
+// notification. The late fire is reported once, under one event id.
+func TestKillBetweenAnyTwoStepsOfTheAlertWatchReportsALateFireOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
@@ -137,7 +137,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 			failpoint.AfterSend, failpoint.AfterRecord} {
 			of := args
 			if at == failpoint.LockTaken || at == failpoint.InAlert || at == failpoint.AfterAlertWatch {
-				of = append(args[:len(args):len(args)], "--apps=other") // it sees that fires are late, and claims none
+				of = append(args[:len(args):len(args)], "--apps=other") // it checks for late fires, and claims none
 			}
 			victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill", at)}, of...)
 			victim.awaitDeath(t, fmt.Sprint("its first visit of ", at))
@@ -151,7 +151,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 	})
 }
 
-// declare declares the one alert.
+// declare declares the alert.
 func (p *pagerServer) declare(t *testing.T, n *process, watches alert.AlertConditionsOf) {
 	t.Helper()
 	a := alert.Alert{App: "kill", Name: "pager"}
@@ -164,10 +164,10 @@ func (p *pagerServer) declare(t *testing.T, n *process, watches alert.AlertCondi
 	must[alert.Alert](t)(n.PutAlert(t.Context(), a, client.Condition{}))
 }
 
-// checkTold waits until everything has ended. It compares the transitions of failures, which tell of each, with the runs of the
-// ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead
-// is cancelled,
-// and not told. It returns how many transitions there are of each condition.
+// checkTold waits until all runs have ended. It compares the failure transitions with the failed
+// runs of the ledger, and the notifications with the transitions. A notification that a later one
+// overtook while its node was dead is cancelled and not sent. checkTold returns the number of
+// transitions of each condition.
 func (p *pagerServer) checkTold(t *testing.T, n *process) map[target.AlertCondition]int {
 	t.Helper()
 	var events []alert.Event
@@ -217,7 +217,7 @@ func (p *pagerServer) checkTold(t *testing.T, n *process) map[target.AlertCondit
 			}
 		}
 	}
-	if cancelled < 0 { // one that was sent before its node died may be cancelled as well
+	if cancelled < 0 { // a notification that was sent before its node died may be cancelled as well
 		t.Errorf("%d transitions were not told, although nothing overtook their notifications", -cancelled)
 	}
 	t.Logf("transitions: %v", count)
@@ -236,7 +236,7 @@ func failures(runs []run.Run) (ids []string) {
 	return ids
 }
 
-// toldFailures returns the runs that events tell of as failed, in the order of their ids.
+// toldFailures returns the failed runs in the events, in the order of their ids.
 func toldFailures(events []alert.Event) (ids []string) {
 	for _, e := range events {
 		if e.Condition == target.AlertFailure && e.Transition != target.AlertResolved {

@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// told is a receiver of notifications that records them, and repeats in its responses what it gets.
+// told is a receiver of notifications that records them, and echoes each in its response.
 type told struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func (r *told) await(t *testing.T, count int) notice {
 	return all[count-1]
 }
 
-// alertWorld is a node, its receivers, and a job whose target can be broken.
+// alertWorld is a node with its receivers, and a job with a target that can be broken.
 type alertWorld struct {
 	*process
 	*workspace
@@ -146,7 +146,7 @@ func (w *alertWorld) end(t *testing.T, job string) run.Run {
 	return r
 }
 
-// says runs a command and wants texts in its output.
+// says runs a command and requires texts in its output.
 func (w *alertWorld) says(t *testing.T, line string, want ...string) string {
 	t.Helper()
 	out, errs, code := w.commandWith("", strings.Fields(line)...)
@@ -161,7 +161,7 @@ func (w *alertWorld) says(t *testing.T, line string, want ...string) string {
 	return out
 }
 
-// changesNothing plans, and wants no change.
+// changesNothing requires an empty plan.
 func (w *alertWorld) changesNothing(t *testing.T) {
 	t.Helper()
 	if out, code := w.terraform("plan", "-detailed-exitcode", "-no-color"); code != 0 {
@@ -169,8 +169,8 @@ func (w *alertWorld) changesNothing(t *testing.T) {
 	}
 }
 
-// A story: the page about alerts is done step by step. Each transition is told once, to whom the page says, in the form that
-// the receiver reads.
+// A story: the steps of the page about alerts, in order. Each transition is sent once, to the
+// receiver that the page names, in the form that it reads.
 func TestStoryOfAlerts(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestStoryOfAlerts(t *testing.T) {
 	}
 }
 
-// A story: an alert that is muted records what happens. When the mute is lifted, it tells what still holds and nothing else.
+// A story: a muted alert records transitions. When the mute is lifted, it sends only conditions that are still active.
 func TestStoryOfAMutedAlert(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -249,8 +249,8 @@ func TestStoryOfAMutedAlert(t *testing.T) {
 	w.isSigned(t, w.program.await(t, 1), "test", 0)
 }
 
-// No secret of an alert comes out of the API, the logs, the state of Terraform or the history.
-func TestSecretsOfAlertsStayInside(t *testing.T) {
+// No secret of an alert appears in the API, the logs, the Terraform state or the history.
+func TestSecretsOfAlertsAreNotShown(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	w := newAlertWorld(t)
@@ -286,7 +286,7 @@ func TestSecretsOfAlertsStayInside(t *testing.T) {
 	}
 }
 
-// decoded reads JSON.
+// decoded decodes JSON.
 func decoded[T any](text string) (value T, err error) {
 	err = json.Unmarshal([]byte(text), &value)
 	return value, err
@@ -304,7 +304,7 @@ func dutyEvent(t *testing.T, m notice) duty {
 	return must[duty](t)(decoded[duty](string(m.body)))
 }
 
-// isSigned checks the signature of a notification, as receivers do, and what it says.
+// isSigned checks the signature and the content of a notification, as receivers do.
 func (w *alertWorld) isSigned(t *testing.T, m notice, transition target.AlertTransition, sequence int64) {
 	t.Helper()
 	hook, err := standardwebhooks.NewWebhook(signingSecret)

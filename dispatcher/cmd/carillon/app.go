@@ -40,7 +40,7 @@ type appExportCommand struct {
 	Timeout input.Duration `default:"2m" help:"How long runs in flight may take to end. After that the app is enabled again, as it was."`
 }
 
-// Run disables the app, waits until nothing of it is in flight, and prints it. If that fails, the app is as it was.
+// Run disables the app, waits until its runs have ended, and prints it. If that fails, it enables the app again.
 func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	api, err := e.client(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	}
 	export, err := e.disabled(ctx, api, app)
 	if err == nil {
-		export.App.Enabled = app.Enabled // as it is to be over there
+		export.App.Enabled = app.Enabled // as it should be after the import
 		err = printJSON(c.out, export)
 	}
 	if err != nil && app.Enabled {
@@ -71,7 +71,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// storedSecrets returns the secrets whose values an export leaves out: what has them, and where.
+// storedSecrets returns the secrets with values that an export omits: the owner of each, and the place.
 func storedSecrets(export access.Export) (all []string) {
 	add := func(owner, name string, secrets map[string]target.Secret) {
 		for path, secret := range secrets {
@@ -103,7 +103,7 @@ func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app
 	return e.export(ctx, api)
 }
 
-// enable undoes disabled, whose request may have failed on its way there or back.
+// enable undoes disabled. The request or the response of disabled may have been lost.
 func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error {
 	app, err := api.App(ctx, e.App)
 	if err == nil && !app.Enabled {
@@ -115,11 +115,11 @@ func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error
 	return nil
 }
 
-// export asks until the app can be exported.
+// export retries until the app can be exported.
 func (e *appExportCommand) export(ctx context.Context, api *client.Client) (access.Export, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Std())
 	defer cancel()
-	var why error // the app cannot be exported yet
+	var why error // why the app cannot be exported yet
 	for {
 		export, err := api.ExportApp(ctx, e.App)
 		switch {
@@ -182,14 +182,14 @@ func (i *appImportCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// appDefaultsCommand prints or sets what the jobs of an app get where they leave it out.
+// appDefaultsCommand prints or sets the defaults of an app's jobs.
 type appDefaultsCommand struct {
 	apiFlags
 	App string `arg:"" help:"Name of the app."`
 	Set string `placeholder:"FILE" help:"Set the defaults to the JSON in this file; - reads standard input. {} removes them. No stored job changes."`
 }
 
-// Run prints the defaults as JSON, after it has set them.
+// Run sets the defaults if flags say so, and prints them as JSON.
 func (d *appDefaultsCommand) Run(ctx context.Context, c console) error {
 	api, err := d.client(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (d *appDefaultsCommand) Run(ctx context.Context, c console) error {
 	return printJSON(c.out, app.Defaults)
 }
 
-// read reads defaults as the API takes them.
+// read decodes defaults as the API does.
 func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
 	text, err := readInput(c, d.Set)
 	if err != nil {

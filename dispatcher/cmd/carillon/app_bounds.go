@@ -24,7 +24,7 @@ type appShowCommand struct {
 	App string `arg:"" help:"Name of the app."`
 }
 
-// Run prints the app, what it uses of its quotas, and the jobs outside its bounds.
+// Run prints the app, the usage of its quotas, and the jobs outside its bounds.
 func (s *appShowCommand) Run(ctx context.Context, c console) error {
 	api, err := s.client(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// appLines are the lines that show an app, as name and value.
+// appLines returns the lines about an app, as name and value.
 func appLines(app access.App) [][2]string {
 	b, used := app.Bounds, app.Usage
 	state := map[bool]string{true: "enabled", false: "disabled by its owner"}[app.Enabled]
@@ -104,7 +104,7 @@ func appLines(app access.App) [][2]string {
 	return lines
 }
 
-// suspendedBy says who suspended an app, and when; empty: nobody.
+// suspendedBy describes who suspended an app, and when; empty if it is not suspended.
 func suspendedBy(s target.Suspension) string {
 	if s.SuspendedAt == nil {
 		return ""
@@ -112,11 +112,11 @@ func suspendedBy(s target.Suspension) string {
 	return fmt.Sprintf("by %s at %s", s.SuspendedBy, input.FormatInstant(*s.SuspendedAt))
 }
 
-// outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are, and the alerts that are.
+// outside finds the jobs, with their endpoint groups, and the alerts of an app that break its bounds.
 func outside(ctx context.Context, api *client.Client, app access.App) (*access.Breaks, error) {
 	const page = 100
 	bounds, breaks := app.Bounds.WithDefaults(app.Name), &access.Breaks{}
-	groups := map[string]error{} // what is wrong with them
+	groups := map[string]error{} // their problems
 	for cursor := ""; ; {
 		of, err := api.Groups(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
 		if err != nil {
@@ -157,7 +157,7 @@ func outside(ctx context.Context, api *client.Client, app access.App) (*access.B
 	}
 }
 
-// sayBreaks lists the jobs and alerts outside the bounds of their app.
+// sayBreaks prints the jobs and alerts outside the bounds of their app.
 func sayBreaks(w io.Writer, breaks *access.Breaks) {
 	if breaks.None() {
 		return
@@ -188,7 +188,7 @@ type appBoundsCommand struct {
 	Set string `placeholder:"FILE" help:"Set the bounds to the JSON in this file; - reads standard input. What it leaves out gets its default."`
 }
 
-// Run prints the bounds as JSON, after it has set them.
+// Run sets the bounds if flags say so, and prints them as JSON.
 func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 	api, err := b.client(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 	return printJSON(c.out, app.Bounds)
 }
 
-// read reads bounds as the API takes them.
+// read decodes bounds as the API does.
 func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
 	text, err := readInput(c, b.Set)
 	if err != nil {

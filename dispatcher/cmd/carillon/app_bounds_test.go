@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A bound that an operator tightens stops the jobs that it breaks, on nodes that know them from before, and no others;
-// a suspension stops all of them.
+// If an operator tightens a bound, the jobs that break it stop, even on nodes that already know
+// them, and other jobs continue. A suspension stops all of them.
 func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

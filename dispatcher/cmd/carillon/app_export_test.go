@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Anyone who moves an app has to write the values of all its secrets into the file, not only those of its jobs.
+// To move an app, a user must write the values of all its secrets into the file, not only those of its jobs.
 func TestExportNamesAllStoredSecrets(t *testing.T) {
 	t.Parallel()
 	stored := &target.Signing{Secrets: map[string]target.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}

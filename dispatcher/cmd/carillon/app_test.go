@@ -27,7 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// commandWith runs the built binary against the API of a node, with some input.
+// commandWith runs the built binary against the API of a node, with input.
 func (n *process) commandWith(input string, args ...string) (stdout, stderr string, code int) {
 	n.t.Helper()
 	command := exec.CommandContext(n.t.Context(), filepath.Join(binaries, "carillon"), args...)
@@ -35,7 +35,7 @@ func (n *process) commandWith(input string, args ...string) (stdout, stderr stri
 	command.Stdin = strings.NewReader(input)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
-	_ = command.Run() // the exit code tells
+	_ = command.Run() // the exit code shows failures
 	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
@@ -45,7 +45,7 @@ func busy(t *testing.T) *receiver {
 	return newReceiver(t, func(w http.ResponseWriter, a arrival) {
 		switch {
 		case a.job() == "slow":
-			elapse(1500 * time.Millisecond) // in flight when the app is exported
+			elapse(1500 * time.Millisecond) // so that it is in flight when the app is exported
 		case a.job() == "queue":
 			elapse(300 * time.Millisecond)
 		case a.job() == "fails" && a.attempt == 1:
@@ -80,9 +80,9 @@ func mover(t *testing.T, n *process, r *receiver) {
 	}
 }
 
-// An app moves between two installations while it fires: each of its seconds comes once, on one side or the other,
-// under the event id that it would have had without the move. If a node dies meanwhile, what it was at may come again,
-// as the next attempt.
+// An app moves between two installations while it fires: each of its seconds fires once, on either
+// side, under the event id that it would have had without the move. If a node dies meanwhile, its
+// runs in flight may be repeated as their next attempt.
 func TestAppMovesWithoutAFireLostOrDoubled(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -132,7 +132,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 		t.Errorf("import where the app is: exit %d, %s%s", code, out, errs)
 	}
 	exported := time.Now()
-	old.awaitHeartbeats(1500 * time.Millisecond) // some seconds are nobody's for now
+	old.awaitHeartbeats(1500 * time.Millisecond) // neither installation fires some seconds
 	if out, errs, code := cell.commandWith(export, "app", "import"); code != 0 || !strings.Contains(out, "is imported, and enabled") {
 		t.Fatalf("import: exit %d, %s%s", code, out, errs)
 	}
@@ -166,7 +166,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	old.checkVerify("mover")
 }
 
-// An export that fails leaves the app enabled: also if only the response of its first step was lost.
+// A failed export leaves the app enabled, even if only the response of its first step was lost.
 func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
 	}
 }
 
-// settledAfter tells that each job has fired for some seconds after an instant, and that the manual runs have come.
+// settledAfter reports whether each job has fired for some seconds after an instant, and the manual runs have arrived.
 func settledAfter(all []arrival, moved time.Time, manual int) bool {
 	later, byHand := map[string]int{}, map[string]bool{}
 	for _, a := range all {
@@ -232,16 +232,16 @@ func settledAfter(all []arrival, moved time.Time, manual int) bool {
 	return len(byHand) == manual
 }
 
-// job is the job that a request is of: its path.
+// job returns the job of a request, which is its path.
 func (a arrival) job() string { return strings.TrimPrefix(a.path, "/") }
 
-// secondOf is an instant of a job.
+// secondOf is a scheduled time of a job.
 type secondOf struct {
 	job string
 	at  int64
 }
 
-// countSeconds counts the fires by instant.
+// countSeconds counts the fires by scheduled time.
 func countSeconds(all []arrival) map[secondOf]int {
 	came := map[secondOf]int{}
 	for _, a := range all {
@@ -252,9 +252,9 @@ func countSeconds(all []arrival) map[secondOf]int {
 	return came
 }
 
-// checkSeconds requires that each attempt of an event came once, and of each job each second between its first and last fire so
-// far: by one attempt, or by two where the first failed. If a node died, what it was at may have come by more, or, if it is wanted
-// once at most, not at all. It waits for what is under way.
+// checkSeconds requires that each attempt of an event arrived once, and that each job fired every second between
+// its first and last fire so far: by one attempt, or by two if the first failed. After the death of a node, its
+// runs in flight may arrive more often, or not at all if they run at most once. It waits for runs in flight.
 func checkSeconds(t *testing.T, r *receiver, dies bool) {
 	t.Helper()
 	least := map[string]int{"plain": 1, "slow": 1, "once": 1, "queue": 1, "fails": 2}

@@ -32,7 +32,7 @@ type auditCommand struct {
 	Follow bool `short:"f" help:"Go on with entries as they come, also while nodes restart."`
 }
 
-// query returns what the flags ask for.
+// query returns the query for the flags.
 func (a *auditCommand) query() (access.AuditQuery, error) {
 	query := access.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
 	var problems []error
@@ -74,7 +74,7 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var all []access.AuditEntry // for one value of JSON
+	var all []access.AuditEntry // for output as one JSON value
 	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e access.AuditEntry) error {
 		switch a.Output {
 		case outputJSON:
@@ -98,14 +98,14 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// Entries become visible in another order than that of their times, because a change may wait for a minute at most
-// between its time and its commit. So a follower reads the last two minutes again and again and passes over what it
-// knows; usually, to spare the database, only the last ten seconds of them.
+// Entries may become visible out of order, because up to a minute may pass between the time of a
+// change and its commit. So a follower reads the last two minutes repeatedly and skips entries that
+// it knows. To spare the database, most polls read only the last ten seconds.
 const (
 	auditPoll    = 2 * time.Second
 	auditNear    = 10 * time.Second
 	auditOverlap = 2 * time.Minute
-	auditWhole   = 8 // polls
+	auditWhole   = 8 // in polls
 )
 
 // auditFollower reads the audit log as it grows.
@@ -113,17 +113,17 @@ type auditFollower struct {
 	api    *client.Client
 	query  access.AuditQuery
 	emit   func(access.AuditEntry) error
-	latest time.Time            // of the entries that were seen
+	latest time.Time            // of the entries seen so far
 	known  map[string]time.Time // entries of the last minutes, by id
 }
 
-// begin prints what there is: from query.From on, or of the latest entries as many as limit says.
+// begin prints the existing entries: those from query.From on, or the latest ones up to limit.
 func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error {
 	if !f.query.From.IsZero() {
 		return f.read(ctx, f.query, f.show)
 	}
 	if follow {
-		// What is there already and not among the latest is not new.
+		// Existing entries before the latest ones are not new.
 		now := access.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
 		page, err := f.api.Audit(ctx, now)
 		if err != nil {
@@ -162,7 +162,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 	return nil
 }
 
-// read calls do for each entry that a query selects.
+// read calls do for each entry of a query.
 func (f *auditFollower) read(ctx context.Context, query access.AuditQuery, do func(access.AuditEntry) error) error {
 	query.Limit = 1000
 	for {
@@ -181,12 +181,12 @@ func (f *auditFollower) read(ctx context.Context, query access.AuditQuery, do fu
 	}
 }
 
-// printError is an output that takes no more.
+// printError is an error of the output.
 type printError struct{ error }
 
 func (p *printError) Unwrap() error { return p.error }
 
-// know notes an entry.
+// know records an entry as known.
 func (f *auditFollower) know(e access.AuditEntry) error {
 	f.known[e.ID] = e.At
 	if e.At.After(f.latest) {
@@ -195,7 +195,7 @@ func (f *auditFollower) know(e access.AuditEntry) error {
 	return nil
 }
 
-// show prints an entry that is not known.
+// show prints an entry unless it is known.
 func (f *auditFollower) show(e access.AuditEntry) error {
 	if _, seen := f.known[e.ID]; seen {
 		return nil
@@ -208,7 +208,7 @@ func (f *auditFollower) show(e access.AuditEntry) error {
 	return f.emit(e)
 }
 
-// forget lets go of what no poll reads again.
+// forget drops the entries that no further poll reads.
 func (f *auditFollower) forget() {
 	maps.DeleteFunc(f.known, func(_ string, at time.Time) bool { return at.Before(f.latest.Add(-2 * auditOverlap)) })
 }
@@ -253,7 +253,7 @@ func (f *auditFollower) follow(ctx context.Context, c console) error {
 	}
 }
 
-// isFinal tells that it would not help to ask again: the token does not work, or the question is wrong.
+// isFinal reports whether a retry is useless: the token is refused, or the request is invalid.
 func isFinal(err error) bool {
 	var refused *client.Error
 	if !errors.As(err, &refused) || errors.Is(err, client.ErrForeign) {
@@ -264,7 +264,7 @@ func isFinal(err error) bool {
 	return !temporary
 }
 
-// auditLine is an entry for people: when, who, from where, what, and which fields differ.
+// auditLine formats an entry for people: when, who, from where, what, and the changed fields.
 func auditLine(e access.AuditEntry) string {
 	actor := e.Actor
 	if e.TokenID != "" {
@@ -287,7 +287,7 @@ func auditLine(e access.AuditEntry) string {
 	return plain(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "  "))
 }
 
-// changedFields names the fields that differ before and after a change.
+// changedFields returns the names of the fields that a change changed.
 func changedFields(e access.AuditEntry) (names []string) {
 	var before, after map[string]json.RawMessage
 	if e.Before == nil || e.After == nil || json.Unmarshal(e.Before, &before) != nil || json.Unmarshal(e.After, &after) != nil {

@@ -96,7 +96,7 @@ func TestAuditPrintsNoControlCharacters(t *testing.T) {
 	}
 }
 
-// Who follows the log gets each entry once, though changes race and the node is restarted.
+// A follower of the log gets each entry once, although changes race and the node restarts.
 func TestAuditFollowMissesNothing(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

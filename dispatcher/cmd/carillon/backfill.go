@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
-// backfillCommand runs the instants of ranges.
+// backfillCommand runs the scheduled times of past ranges.
 type backfillCommand struct {
 	Start  backfillStartCommand  `cmd:"" help:"Run the instants of a range, or count them." example:"carillon backfill start billing/invoices --from 2026-01-01T00:00:00Z --to 2026-01-31T23:59:59Z --dry-run"`
 	List   backfillListCommand   `cmd:"" help:"List the backfills of an app, the latest first." example:"carillon backfill list billing"`
@@ -21,7 +21,7 @@ type backfillCommand struct {
 	Cancel backfillCancelCommand `cmd:"" help:"End a backfill: its runs that wait are cancelled, those in flight end by themselves." example:"carillon backfill cancel billing/1k2j9fq3c8g00"`
 }
 
-// backfillStartCommand begins a backfill.
+// backfillStartCommand starts a backfill.
 type backfillStartCommand struct {
 	jobFlags
 	payloadFlags
@@ -37,7 +37,7 @@ type backfillStartCommand struct {
 	Watch       bool           `help:"Wait until the backfill ends, as backfill watch does."`
 }
 
-// Run begins the backfill, or counts its instants.
+// Run starts the backfill, or counts its scheduled times.
 func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 	spec := repeat.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: repeat.BackfillOrder(s.Order),
 		Pace: s.Pace, Existing: repeat.BackfillExisting(s.Existing), Reason: s.Reason}
@@ -106,7 +106,7 @@ func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// doneOf says how far a backfill is.
+// doneOf formats the progress of a backfill.
 func doneOf(b repeat.Backfill) string {
 	return fmt.Sprintf("%d of %d", b.Queued+b.Skipped-b.Running, b.Total)
 }
@@ -185,7 +185,7 @@ func showBackfill(l *lines, b repeat.Backfill) {
 // backfillWatchCommand waits for the end of a backfill.
 type backfillWatchCommand struct{ backfillFlags }
 
-// Run prints how the backfill goes on until it ends.
+// Run prints the progress of the backfill until it ends.
 func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
 	api, found, err := w.get(ctx)
 	if err != nil {
@@ -194,7 +194,7 @@ func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
 	return watchBackfill(ctx, c, api, w.outputFlags, found)
 }
 
-// watchBackfill prints each change of a backfill until it ends; as one object of JSON, only its end.
+// watchBackfill prints each change of a backfill until it ends; with -o json, only its end.
 func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.Backfill) error {
 	shown := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -249,7 +249,7 @@ func (r *backfillCancelCommand) Run(ctx context.Context, c console) error {
 	return r.change(ctx, c, repeat.CancelBackfill)
 }
 
-// printBackfill prints a backfill: as one line for people.
+// printBackfill prints a backfill; for people, as one line.
 func printBackfill(c console, o outputFlags, b repeat.Backfill) error {
 	if o.Output != outputTable {
 		return printObject(o, c, b, nil)

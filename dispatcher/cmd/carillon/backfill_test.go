@@ -53,7 +53,7 @@ func TestStoryOfABackfill(t *testing.T) {
 				t.Errorf("%s was sent %d times, want once", one, days[one])
 			}
 		}
-		// Again, there is nothing to run.
+		// A second time, it has nothing to run.
 		out, _, code := n.commandWith("", strings.Fields(january+"--dry-run -o json")...)
 		if code != 0 || !strings.Contains(out, `"skipped": 31`) {
 			t.Errorf("dry run afterwards: exit code %d, %s, want 31 instants that would be skipped", code, out)
@@ -67,8 +67,8 @@ func TestStoryOfABackfill(t *testing.T) {
 	})
 }
 
-// Nodes are killed between the steps of a backfill: each instant of the range has one run that succeeded, and the counts of the
-// backfill are those of its runs.
+// Nodes are killed between the steps of a backfill. Each scheduled time of the range has one
+// successful run, and the counts of the backfill match its runs.
 func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/test/badinput"
 )
 
-// The first word of what is expected is the exit code; the others are in the output. No output shows a password.
+// The first word of a wanted text is the exit code; the others must be in the output. No output shows a password.
 func TestRowsOfBadConfigurationEndTheNode(t *testing.T) {
 	t.Parallel()
 	rows, err := badinput.Rows(badinput.Node)

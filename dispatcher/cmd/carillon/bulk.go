@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// bulkCommand does one thing to all jobs or runs that a filter selects.
+// bulkCommand applies one action to all jobs or runs that match a filter.
 type bulkCommand struct {
 	Start  bulkStartCommand  `cmd:"" help:"Do one thing to all jobs or runs of an app that the flags select, or count them." example:"carillon bulk start billing pause_jobs --label team=payments --dry-run"`
 	List   bulkListCommand   `cmd:"" help:"List the bulk actions of an app, the latest first." example:"carillon bulk list billing"`
@@ -21,7 +21,7 @@ type bulkCommand struct {
 	Cancel bulkCancelCommand `cmd:"" help:"End a bulk action. What it has done stays done." example:"carillon bulk cancel billing/1k2j9fq3c8g00"`
 }
 
-// bulkFilterFlags select jobs or runs, as the filters of the console do.
+// bulkFilterFlags select jobs or runs, like the filters of the console.
 type bulkFilterFlags struct {
 	Name   string            `placeholder:"TEXT" help:"Only jobs whose name contains this."`
 	Host   string            `placeholder:"HOST" help:"Only jobs that call this host, function, group, queue or topic."`
@@ -33,7 +33,7 @@ type bulkFilterFlags struct {
 	periodFlags
 }
 
-// filter returns what the flags select. The API checks which of them an action knows.
+// filter returns the filter of the flags. The API checks which flags an action accepts.
 func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
 	from, to, err := f.period(now)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
 		Job: f.Job, Class: run.Class(f.Class), From: from, To: to}, nil
 }
 
-// bulkStartCommand begins a bulk action.
+// bulkStartCommand starts a bulk action.
 type bulkStartCommand struct {
 	apiFlags
 	outputFlags
@@ -57,7 +57,7 @@ type bulkStartCommand struct {
 	Watch  bool   `help:"Wait until it ends, as bulk watch does."`
 }
 
-// Run counts what the flags select, or begins the action.
+// Run counts the selection, or starts the action.
 func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 	if s.DryRun == s.Yes || s.DryRun && s.Watch {
 		return &usageError{errors.New("give --dry-run to count what the action would change, or --yes to begin it; only with --yes, " +
@@ -92,7 +92,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, begun, func(l *lines) { showBulk(l, begun) })
 }
 
-// countedOf says how much a filter selects.
+// countedOf describes the number that a filter selects.
 func countedOf(count repeat.BulkCount) string {
 	if count.More {
 		return fmt.Sprintf("more than %d", count.Total)
@@ -201,7 +201,7 @@ func showBulk(l *lines, b repeat.BulkAction) {
 // bulkWatchCommand waits for the end of a bulk action.
 type bulkWatchCommand struct{ bulkFlags }
 
-// Run prints how the bulk action goes on until it ends.
+// Run prints the progress of the bulk action until it ends.
 func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
 	api, found, err := w.read(ctx, (*client.Client).BulkAction)
 	if err != nil {
@@ -210,7 +210,7 @@ func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
 	return watchBulk(ctx, c, api, w.outputFlags, found)
 }
 
-// watchBulk prints each change of a bulk action until it ends; as one object of JSON, only its end.
+// watchBulk prints each change of a bulk action until it ends; with -o json, only its end.
 func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.BulkAction) error {
 	shown := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -239,7 +239,7 @@ func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags
 	}
 }
 
-// printBulkLine prints a bulk action: as one line for people.
+// printBulkLine prints a bulk action; for people, as one line.
 func printBulkLine(c console, o outputFlags, b repeat.BulkAction) error {
 	if o.Output != outputTable {
 		return printObject(o, c, b, nil)

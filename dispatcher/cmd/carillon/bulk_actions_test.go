@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node is killed in the middle of a bulk action: others go on, and each job is run once.
+// A node is killed in the middle of a bulk action. Other nodes finish it, and each job runs once.
 func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -55,20 +55,20 @@ func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
 		l.add("bases", strings.Join(calendar.Bases, ", "))
 		l.add("revision", fmt.Sprintf("%d of %s", calendar.Revision, input.FormatInstant(calendar.UpdatedAt)))
 		for _, rule := range calendar.Rules {
-			text, _ := json.Marshal(rule) // strings and numbers
+			text, _ := json.Marshal(rule) // only strings and numbers
 			l.add("rule", string(text))
 		}
 	})
 }
 
-// calendarFlags name the calendar of a schedule: a file, or one of an app.
+// calendarFlags name the calendar of a schedule: a file, or a calendar of an app.
 type calendarFlags struct {
 	Calendar   string `placeholder:"FILE|NAME" help:"Calendar that excludes fires: a file with the JSON of the API or, if it ends in .ics, iCalendar; with --app, the name of a calendar of that app."`
 	OnExcluded string `placeholder:"RULE" help:"What happens to fires that the calendar excludes: skip, next_day, previous_day or next_included. Default: skip."`
 	App        string `placeholder:"APP" help:"App whose calendar --calendar names. Its default time zone replaces UTC."`
 }
 
-// apply gives a schedule its calendar, and the default zone of the app.
+// apply sets the calendar of a schedule, and the default time zone of the app.
 func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.Spec, warnings io.Writer) error {
 	spec.OnExcluded = schedule.OnExcluded(f.OnExcluded)
 	switch {
@@ -105,7 +105,7 @@ func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedul
 	if f.Calendar == "" {
 		return nil
 	}
-	// A calendar may build on any other of its app.
+	// A calendar may build on every other one of its app.
 	all, err := listBy((*client.Client).Calendars).all(ctx, api, f.App)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedul
 	return nil
 }
 
-// ofFile reads a calendar. Days of an iCalendar file are days of zone.
+// ofFile reads a calendar from a file. Days of an iCalendar file are days in zone.
 func (f calendarFlags) ofFile(zone string) (*schedule.Calendar, error) {
 	text, err := os.ReadFile(f.Calendar)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(f.Calendar, `./\`) {

@@ -98,9 +98,9 @@ resource "carillon_app" "shop" { name = "shop" }
 	}
 }
 
-// A target that finds all it needs in fields of its own ends its run by them. Neither the logs nor what the API shows of the
-// request tells the token.
-func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
+// A target that gets the callback only in fields of its body ends its run with them. Neither the
+// logs nor the request that the API shows contain the token.
+func TestTargetCallsBackWithFieldsOfItsBody(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -160,7 +160,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	}
 }
 
-// sh runs a script with what a request said about its callback.
+// sh runs a script with the headers of a request.
 func (n *process) sh(t *testing.T, script string, header http.Header) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "sh", "-euc", script)
@@ -170,7 +170,7 @@ func (n *process) sh(t *testing.T, script string, header http.Header) {
 	}
 }
 
-func TestOperatorsEndRunsThatWait(t *testing.T) {
+func TestOperatorsEndRunsThatWaitForACallback(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -210,22 +210,22 @@ func longJob(app, name, url string, timeout input.Duration) dispatcher.Job {
 	return job
 }
 
-// longWorker accepts attempts and calls back: jobs "flaky" fail their first attempt, jobs "silent" say nothing of theirs.
+// longWorker accepts attempts and calls back. Jobs "flaky" fail their first attempt, jobs "silent" never report it.
 type longWorker struct {
 	*httptest.Server
 	client  *http.Client
 	mu      sync.Mutex
-	node    string              // the endpoint of the node that lives
+	node    string              // the endpoint of the living node
 	sent    map[string]int      // by run and attempt
-	ended   map[string][]string // what counted, by run
-	between map[string]bool     // runs that were attempted after they were complete
+	ended   map[string][]string // the callbacks that counted, by run
+	between map[string]bool     // runs that were attempted after they had completed
 	work    sync.WaitGroup
 }
 
 func newLongWorker(t *testing.T) *longWorker {
 	t.Helper()
 	w := &longWorker{sent: map[string]int{}, ended: map[string][]string{}, between: map[string]bool{}}
-	calls := &http.Transport{MaxConnsPerHost: 16} // far fewer than a node allows to one address
+	calls := &http.Transport{MaxConnsPerHost: 16} // far fewer than a node allows for one address
 	w.client = &http.Client{Transport: calls, Timeout: 10 * time.Second}
 	stop := make(chan struct{})
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -253,7 +253,7 @@ func newLongWorker(t *testing.T) *longWorker {
 	return w
 }
 
-// callBack calls back until a node answers, as a target has to while nodes are replaced.
+// callBack retries until a node responds, as a target must while nodes are replaced.
 func (w *longWorker) callBack(stop <-chan struct{}, run, what string, header http.Header) {
 	for {
 		pause := 50 * time.Millisecond
@@ -289,8 +289,8 @@ func (w *longWorker) callBack(stop <-chan struct{}, run, what string, header htt
 	}
 }
 
-// A node is killed between every two steps of a run that its target accepts and ends by a callback. No attempt is sent
-// twice, each run ends, and what the target said of its end is never lost or contradicted.
+// A node is killed between every two steps of a run that its target accepts and ends by a callback.
+// No attempt is sent twice, each run ends, and the reported outcome is never lost or contradicted.
 func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -314,8 +314,8 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 			}
 			if name == "silent" { // its attempts end while nodes are dead or starting
 				job.Retry.MaxAttempts = 100
-				// A node that does much else answers so few callbacks a second that all attempts of many runs may time out: in
-				// place of as many again each 3 s, fewer and fewer follow.
+				// A busy node may serve so few callbacks a second that all attempts of many runs
+				// time out. Growing delays make further attempts rarer.
 				job.Retry.Delays = append(job.Retry.Delays, input.Duration(2*time.Second), input.Duration(10*time.Second))
 			} else {
 				job.Target.Webhook.Callback.Timeout = input.Duration(time.Hour) // the target calls back until a node answers
@@ -324,7 +324,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		}
 		for _, name := range []string{"fine", "flaky", "silent", "inturn"} {
 			expression := "* * * * * ?"
-			if name == "inturn" { // its runs that wait are few
+			if name == "inturn" { // few of its runs are waiting
 				expression = "0/5 * * * * ?"
 			}
 			declare(n, name, expression, client.Condition{Absent: true})
@@ -345,14 +345,14 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		w.mu.Lock()
 		w.node = last.endpoint
 		w.mu.Unlock()
-		for _, name := range []string{"fine", "flaky", "silent", "inturn"} { // a pause would hold retries back
+		for _, name := range []string{"fine", "flaky", "silent", "inturn"} { // a pause would delay retries
 			declare(last, name, "0 0 0 1 1 ?", client.Condition{Existing: true})
 		}
 		w.check(t, last, last.settled(t, "kill", time.Now()))
 	})
 }
 
-// check compares what was sent and called back with what the ledger says of runs.
+// check compares the requests and callbacks with the runs in the ledger.
 func (w *longWorker) check(t *testing.T, n *process, runs []run.Run) {
 	t.Helper()
 	w.mu.Lock()

@@ -24,7 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// secretiveAlerts are alerts that have, together, a marked value in each field that is secret.
+// secretiveAlerts are alerts that together have a marked value in every secret field.
 func secretiveAlerts(at, certificate, key string) []alert.Alert {
 	var alerts []alert.Alert
 	add := func(name string, w target.AlertWebhook) {
@@ -47,7 +47,7 @@ func secretiveAlerts(at, certificate, key string) []alert.Alert {
 	return alerts
 }
 
-// secretiveGroups are endpoint groups that have, together, a marked value in each field that is secret.
+// secretiveGroups are endpoint groups that together have a marked value in every secret field.
 func secretiveGroups(at, certificate, key string) []target.EndpointGroup {
 	var groups []target.EndpointGroup
 	add := func(name string, w target.Webhook) *target.EndpointGroup {
@@ -65,7 +65,7 @@ func secretiveGroups(at, certificate, key string) []target.EndpointGroup {
 	return groups
 }
 
-// ofGroup is the job whose target is a group.
+// ofGroup returns a job with a group as its target.
 func ofGroup(group target.EndpointGroup) dispatcher.Job {
 	job := webhookJob("canary", "of-"+group.Name, "", nil)
 	job.Target = target.Target{Group: &target.GroupTarget{Name: group.Name}}
@@ -98,7 +98,7 @@ func secretFields(of reflect.Type, path string) (fields []string) {
 	return fields
 }
 
-// A new secret field of whatever people declare must be among those of the tests that look for them.
+// Every secret field of the types that users declare must be covered by the canary tests.
 func TestCanaryIsInEverySecretField(t *testing.T) {
 	t.Parallel()
 	certificate, key := clientcert.New(t)
@@ -137,8 +137,8 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 	}
 }
 
-// Neither a secret of an alert or of a group, nor the token of a callback, the secret of the console's client at its issuer or the
-// id of a session is written anywhere, although the receivers repeat all that they are sent.
+// Secrets of alerts and groups, callback tokens, the console's client secret at its issuer and
+// session ids are not written anywhere, although the receivers echo every request.
 func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -198,15 +198,15 @@ func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 	})
 }
 
-// canaryNode is a node with app canary, and all that it has written.
+// canaryNode is a node with app canary, and everything that it has written.
 type canaryNode struct {
 	*process
 	t       *testing.T
 	written strings.Builder
-	runs    []string // the ids of those that it has shown
+	runs    []string // the ids of the runs that it has shown
 }
 
-// newCanaryNode starts a node that has a console with an issuer, and exports spans.
+// newCanaryNode starts a node that exports spans and has a console with an issuer.
 func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNode {
 	t.Helper()
 	dir, issuer := t.TempDir(), oidctest.New(t)
@@ -223,7 +223,7 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 	if err := os.Mkdir(filepath.Join(dir, "canary"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	others := t.TempDir() // which no job may read
+	others := t.TempDir() // no job may read it
 	rules, keys := filepath.Join(others, "rules.json"), filepath.Join(others, "keys")
 	for file, text := range map[string]string{
 		keys: made, filepath.Join(dir, "canary", "marked"): mark + "-file",
@@ -242,7 +242,7 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 	return &canaryNode{process: n, t: t}
 }
 
-// wrote notes a text.
+// wrote records a text.
 func (w *canaryNode) wrote(text string, err error) {
 	w.t.Helper()
 	if err != nil {
@@ -251,7 +251,7 @@ func (w *canaryNode) wrote(text string, err error) {
 	w.written.WriteString(text)
 }
 
-// attempt waits until the first attempt of a run is over, and notes what is shown of the run.
+// attempt waits until the first attempt of a run is over, and records all views of the run.
 func (w *canaryNode) attempt(r run.Run) {
 	w.t.Helper()
 	w.runs = append(w.runs, r.ID)
@@ -265,12 +265,12 @@ func (w *canaryNode) attempt(r run.Run) {
 	if w.wrote(shown, nil); code != 0 {
 		w.t.Errorf("run show: exit %d: %s", code, errs)
 	}
-	if !strings.HasSuffix(r.Job, ".alert") { // what a notification sends is not shown
+	if !strings.HasSuffix(r.Job, ".alert") { // the request of a notification is not shown
 		w.wrote(w.get(w.t, "/v1/runs/"+r.ID+"/request"), nil)
 	}
 }
 
-// signIn signs in to the console, notes pages, and fails to sign in at the issuer. It returns what nobody may see of the session.
+// signIn signs in to the console, records pages, and fails to sign in at the issuer. It returns the session's secrets.
 func (w *canaryNode) signIn() (secrets []string) {
 	w.t.Helper()
 	v := visitConsole(w.t, w.process)

@@ -18,14 +18,14 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// managed are references to a marked secret in each manager, by the names of jobs.
+// managed returns references to a marked secret in each manager, by job.
 func managed() map[string]string {
 	return map[string]string{
 		"awssm": "awssm:canary/api#token", "ssm": "ssm:/canary/token", "vault": "vault:secret/data/canary#token",
 	}
 }
 
-// faults are all ways in which a manager fails. Some responses repeat what they should not.
+// faults returns all ways in which a manager fails. Some responses echo secrets.
 func faults() map[string]servers.Fault {
 	return map[string]servers.Fault{
 		"throttled":  {Status: http.StatusBadRequest, Code: "ThrottlingException"},
@@ -39,8 +39,8 @@ func faults() map[string]servers.Fault {
 	}
 }
 
-// Nothing that the system writes holds a secret of a manager, the token for it, or the key that KMS has decrypted, whatever
-// a manager responds and although the target repeats all that it is sent.
+// Nothing that the system writes contains a secret of a manager, the token for it, or a key that
+// KMS has decrypted, whatever a manager responds and although the target echoes every request.
 func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -114,8 +114,8 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 
 const kmsARNOfTest = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd"
 
-// Keys that KMS has encrypted are used as others are: secrets move from a key in a file to one of KMS by rewrap. Without KMS
-// no node starts, and the error tells whether waiting helps.
+// Keys that KMS has encrypted work like others: rewrap moves secrets from a key in a file to one of
+// KMS. Without KMS no node starts, and the error says whether waiting helps.
 func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

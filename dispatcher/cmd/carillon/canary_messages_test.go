@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// Nothing that the system writes holds the credentials by which queues and topics are called, of the node or of a role,
-// although AWS repeats what it is sent.
+// Nothing that the system writes contains the credentials for queues and topics, of the node or of
+// a role, although AWS echoes requests.
 func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -25,12 +25,12 @@ import (
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
-// role is what the test's STS gives for a role, in the notation of its API.
+// role is the response of the test's STS, in the notation of its API.
 const role = `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
 	<AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId><SecretAccessKey>` + mark + `-role-key</SecretAccessKey>
 	<SessionToken>` + mark + `-role-session</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`
 
-// amazon is STS, which gives credentials of roles, and Lambda, whose functions write them to their logs and fail.
+// amazon is a server of STS, which returns credentials of roles, and Lambda, with functions that log them and fail.
 func amazon(t *testing.T) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
@@ -52,8 +52,8 @@ func amazon(t *testing.T) (url string, calls *atomic.Int64) {
 	return server.URL, calls
 }
 
-// Neither what a role's credentials are, nor by what a caller wanted in, is written anywhere; and no secret in a change
-// that was refused is.
+// A role's credentials and a caller's credentials are not written anywhere, and neither is a secret
+// in a refused change.
 func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		if calls.Load() == 0 {
 			t.Errorf("the function was not called with the credentials of the role: %+v", r.Attempts)
 		}
-		// Callers that are not let in, and changes that are refused: the secrets of both are in what they send.
+		// Refused callers and refused changes: the requests of both contain secrets.
 		claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"` + mark + `"}`))
 		for _, bearer := range []string{"eyJhbGciOiJSUzI1NiJ9." + claims + "." + mark + "-signature", "carillon_" + mark, mark} {
 			written.WriteString(n.send(t, http.MethodGet, "/v1/apps", bearer, "", http.StatusUnauthorized))
@@ -102,7 +102,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		} {
 			written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", token, body, status))
 		}
-		// A caller whose JSON Web Token is accepted, with a change that is made and one that is refused.
+		// A caller with an accepted JSON Web Token makes one change that is accepted and one that is refused.
 		jwt := issuer.Sign(jose.ES256, issuer.Claims("repo:acme/ops", time.Now(), map[string]any{"note": mark}))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/calendars/free", jwt, "{}", http.StatusCreated))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", jwt, `{"target":{}}`, http.StatusUnprocessableEntity))
@@ -126,7 +126,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 	})
 }
 
-// send makes a request that must return a status, and returns all of the response.
+// send sends a request, requires a status, and returns the whole response.
 func (n *process) send(t *testing.T, method, path, bearer, body string, status int) string {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, n.endpoint+path, strings.NewReader(body))

@@ -27,20 +27,20 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// mark is in every secret of the test. Its letters stay as they are in URLs and in JSON.
+// mark is part of every secret of the test. Its letters look the same in URLs and in JSON.
 const mark = "LINNET"
 
-// marks are a text in the notations in which it could be written.
+// marks returns a text in all the notations in which it could be written.
 func marks(text string) []string {
 	all := []string{text, hex.EncodeToString([]byte(text)), strings.ToUpper(hex.EncodeToString([]byte(text)))}
-	for before := range 3 { // bytes of what else is encoded with it
+	for before := range 3 { // bytes of the text in front of it
 		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + text))
 		all = append(all, encoded[(before*8+5)/6:(before+len(text))*8/6])
 	}
 	return all
 }
 
-// secretiveAuths are all kinds of auth, with a marked value in each field that is secret, by names of jobs.
+// secretiveAuths are all kinds of auth, with a marked value in each secret field, by job.
 func secretiveAuths(url, key string) map[string]*target.Auth {
 	value := func(name string) target.Secret {
 		return target.Secret{Value: input.NewSensitive(mark + "-" + name)}
@@ -78,7 +78,7 @@ func secretiveWebhook(url string, auth *target.Auth, certificate, key string) ta
 	return w
 }
 
-// secretive are jobs that have, together, a marked value in each field that is secret, also of the targets that follow them.
+// secretive are jobs that together have a marked value in every secret field, including targets that follow them.
 func secretive(url, certificate, key string) map[string]dispatcher.Job {
 	jobs := map[string]dispatcher.Job{}
 	for name, auth := range secretiveAuths(url, key) {
@@ -102,15 +102,15 @@ func secretive(url, certificate, key string) map[string]dispatcher.Job {
 	return jobs
 }
 
-// repeater is a target that repeats all that it is sent, and notes it. As Lambda it tells what
-// functions write to their logs.
+// repeater is a target that echoes and records every request. As Lambda it returns the logs of
+// functions.
 func repeater(t *testing.T) (url string, sent func() string) {
 	t.Helper()
 	var mu sync.Mutex
 	var all strings.Builder
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
-		body, _ := io.ReadAll(r.Body) // of what is no form
+		body, _ := io.ReadAll(r.Body) // a body that is no form
 		text := fmt.Sprintf("%s %v %v %s\n", r.URL, r.Header, r.PostForm, body)
 		mu.Lock()
 		all.WriteString(text)
@@ -144,7 +144,7 @@ func repeater(t *testing.T) (url string, sent func() string) {
 	}
 }
 
-// refusals are what a node says to changes of a job with values that it must not make.
+// refusals returns the responses of a node to changes of a job with invalid values.
 func (n *process) refusals(t *testing.T, job dispatcher.Job) string {
 	t.Helper()
 	if job.Target.Webhook == nil {
@@ -177,7 +177,7 @@ func (n *process) refusals(t *testing.T, job dispatcher.Job) string {
 	return fmt.Sprint(tooLong, malformed, moved)
 }
 
-// Nothing that the system writes holds a secret, though the target repeats all that it is sent.
+// Nothing that the system writes contains a secret, although the target echoes every request.
 func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"token", "header", "query", "session", "env", "file", "aws",
-			"client", "issued"} { // the password is within base64
+			"client", "issued"} { // base64 hides the password
 			if !strings.Contains(sent(), mark+"-"+name) {
 				t.Errorf("the %s did not reach the target: %s", name, sent())
 			}
@@ -283,7 +283,7 @@ func (n *process) get(t *testing.T, path string) string {
 	return string(text)
 }
 
-// dump returns all that a database holds.
+// dump returns the whole content of a database.
 func dump(t *testing.T, database string) string {
 	t.Helper()
 	var all strings.Builder

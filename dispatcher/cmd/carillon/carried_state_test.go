@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// counting is a target that gets a count from the run before and returns the next.
+// counting is a target that gets a count from the previous run and returns the next one.
 type counting struct {
 	*httptest.Server
 	mu    sync.Mutex
-	given map[string]int // what the latest attempt of each run was given
+	given map[string]int // the count that the latest attempt of each run got
 }
 
 func newCounting(t *testing.T) *counting {
@@ -45,8 +45,8 @@ func newCounting(t *testing.T) *counting {
 	return c
 }
 
-// Each run adds one to what the run before has left. Nodes are killed before and after the request and the record, and
-// where the database allows it another node works on: no count is lost, and none comes twice.
+// Each run adds one to the count of the previous run. Nodes are killed before and after the request and the
+// record, and another node continues if the database allows it. No count is lost or repeated.
 func TestCarriedCountLosesNoUpdate(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestCarriedCountLosesNoUpdate(t *testing.T) {
 	})
 }
 
-// check compares what the runs were given with what the ledger says, and the state with both.
+// check compares the counts that the runs got with the ledger, and the state with both.
 func (c *counting) check(t *testing.T, n *process, runs []run.Run) {
 	t.Helper()
 	c.mu.Lock()

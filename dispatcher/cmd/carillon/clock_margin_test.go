@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// skewed gives a PostgreSQL database two clocks, as if its connections led to two servers: one is ahead by some
-// time, the other is this machine's.
+// skewed gives a PostgreSQL database two clocks, as if its connections led to two servers: one is
+// ahead, the other is this machine's.
 func skewed(t *testing.T, by time.Duration) (database string) {
 	t.Helper()
 	database = pgtest.New(t)
@@ -29,14 +29,14 @@ func skewed(t *testing.T, by time.Duration) (database string) {
 	return database
 }
 
-// No fire comes before the clock that is behind has reached its instant, and no live node is taken for dead, as
-// long as the clocks differ by the margin at most.
-func TestFiresAreEarlyByNoServersClock(t *testing.T) {
+// No fire comes before its instant by the slower clock, and no live node is marked dead, as long as
+// the difference of the clocks is within the margin.
+func TestFiresAreEarlyByNeitherServersClock(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	database := skewed(t, 600*time.Millisecond)
 	token, r := newToken(t, database), newReceiver(t, nil)
-	// A live node on a machine that does much else may have no time for a heartbeat over many seconds.
+	// A live node on a busy machine may send no heartbeat for many seconds.
 	settings := []string{"--handler-interval=100ms", "--heartbeat=400ms", "--dead-after=60s", "--poll-window=300ms",
 		"--share-grace=100ms", "--database-clock-margin=600ms"}
 	n := startNode(t, database, token, settings...)

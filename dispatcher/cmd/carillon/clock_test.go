@@ -16,9 +16,9 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// clockOf gives a PostgreSQL database a clock that can be set, and returns what sets it so far
-// ahead. The search path of the database has a function before that
-// of PostgreSQL, so that the statements of nodes are those of production.
+// clockOf gives a PostgreSQL database an adjustable clock, and returns the function that sets it
+// ahead. The search path of the database finds a function before that of PostgreSQL, so the nodes
+// use the same statements as in production.
 func clockOf(t *testing.T, database string) func(ahead time.Duration) {
 	t.Helper()
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
@@ -39,7 +39,7 @@ func clockOf(t *testing.T, database string) func(ahead time.Duration) {
 	}
 }
 
-// jumping is a fleet of two nodes over a database whose clock jumps.
+// jumping is a fleet of two nodes over a database with a clock that jumps.
 type jumping struct {
 	*process
 	t        *testing.T
@@ -49,13 +49,13 @@ type jumping struct {
 	settings []setting
 }
 
-// setting is how far ahead a clock was. It was set some time between two instants.
+// setting is an offset of the clock. It was set at some time between two instants.
 type setting struct {
 	from, by time.Time
 	ahead    time.Duration
 }
 
-// set sets the clock off.
+// set changes the offset of the clock.
 func (j *jumping) set(ahead time.Duration) {
 	j.t.Helper()
 	from := time.Now()
@@ -63,11 +63,11 @@ func (j *jumping) set(ahead time.Duration) {
 	j.settings = append(j.settings, setting{from, time.Now(), ahead})
 }
 
-// early tells whether a request came before its instant by the database's clock. What was claimed, a
-// little ahead, by a clock that was then set back may still come, at any time.
+// early reports whether a request came before its instant by the database's clock. A fire that was
+// claimed a little ahead, before the clock was set back, may still come at any time.
 func (j *jumping) early(a arrival) bool {
 	for i, s := range j.settings {
-		latest := a.at // at which the clock with this setting may have let the request go
+		latest := a.at // the latest time at which this setting may have released the request
 		if i+1 < len(j.settings) {
 			if end := j.settings[i+1].by.Add(500 * time.Millisecond); latest.After(end) {
 				latest = end
@@ -80,8 +80,8 @@ func (j *jumping) early(a arrival) bool {
 	return true
 }
 
-// newJumping starts the fleet with a job that fires each second, one that does each ten minutes and
-// catches up with all it misses, and with ten requests in flight.
+// newJumping starts the fleet with a job that fires each second, one that fires each ten minutes
+// and catches up with all missed fires, and ten requests in flight.
 func newJumping(t *testing.T) *jumping {
 	t.Helper()
 	j := &jumping{t: t, release: make(chan struct{}), settings: []setting{{from: time.Now()}}}
@@ -94,8 +94,8 @@ func newJumping(t *testing.T) *jumping {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	token := newToken(t, database)
-	// Rare heartbeats and a busy handler: when the clock jumps, the last heartbeat of one node is old, that of another is not.
-	// A live node on a machine that does much else may have no time for a heartbeat over many seconds.
+	// Heartbeats are rare and the handler is busy: when the clock jumps, the last heartbeat of one node is old,
+	// and that of the other is not. A live node on a busy machine may send no heartbeat for many seconds.
 	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=60s", "--poll-window=200ms", "--share-grace=100ms"}
 	j.process = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
@@ -116,7 +116,7 @@ func newJumping(t *testing.T) *jumping {
 	return j
 }
 
-// held is how many requests are in flight as the clock jumps.
+// held is the number of requests in flight when the clock jumps.
 const held = 10
 
 func count(all []arrival, path string) (n int) {
@@ -133,7 +133,7 @@ func (j *jumping) until(what string, enough func([]arrival) bool) {
 	j.receiver.await(j.t, what, enough)
 }
 
-// next returns when the job that fires each second is next.
+// next returns the next scheduled time of the job that fires each second.
 func (j *jumping) next() time.Time {
 	j.t.Helper()
 	next := must[dispatcher.Job](j.t)(j.Job(j.t.Context(), "jump", "often")).Triggers["t"].NextFireTime
@@ -143,8 +143,8 @@ func (j *jumping) next() time.Time {
 	return *next
 }
 
-// check requires that no request came twice or early, that no node was taken for dead, and that all instants
-// are accounted for.
+// check requires that no request came twice or early, that no node was marked dead, and that every
+// scheduled time has a run or a decision.
 func (j *jumping) check() {
 	j.t.Helper()
 	close(j.release)
@@ -177,8 +177,8 @@ func (j *jumping) check() {
 	}
 }
 
-// An hour that the database's clock jumps over is missed, and handled by the misfire policies. No node is marked
-// dead for it, because the heartbeats of all nodes look equally old.
+// If the database's clock jumps ahead by an hour, the fires of that hour are missed, and the misfire policies
+// handle them. No node is marked dead, because the heartbeats of all nodes look equally old.
 func TestDatabaseClockJumpsAhead(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -193,13 +193,13 @@ func TestDatabaseClockJumpsAhead(t *testing.T) {
 	for _, m := range must[client.List[dispatcher.Misfire]](t)(j.Misfires(t.Context(), dispatcher.RunQuery{App: "jump", Job: "often"})).Items {
 		missed += int64(m.Count)
 	}
-	if missed < 3590 { // fires that are late because the machine does much else may be missed, too
+	if missed < 3590 { // a busy machine may miss late fires, too
 		t.Errorf("%d instants of the hour are in misfires, want about 3600", missed)
 	}
 }
 
-// A clock that is set back lets no trigger fire again, and none go back: they go on when it has come as
-// far again. What has no schedule goes on at once.
+// If the clock is set back, no trigger fires again or moves back. Triggers continue when the clock
+// reaches the old time. Work without a schedule continues at once.
 func TestDatabaseClockIsSetBack(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -27,20 +27,20 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// commandRow is how a command is tried against a server.
+// commandRow is a test of a command against a server.
 type commandRow struct {
-	args string // {run}, {at} and {n}, which counts up, are filled in
-	// needs is the scope without which the command ends with exit code 5.
+	args string // {run}, {at} and {n}, which counts up, are replaced
+	// needs is the scope that the command requires; without it, the exit code is 5.
 	needs access.Scope
 	code  int // with that scope
 	input string
-	// schema is what -o json prints: the name of a schema in openapi.json. Empty: the command has no result.
+	// schema is the schema in openapi.json of the output of -o json. Empty: the command has no result.
 	schema string
-	// local says why the command asks no server; then the rest is empty.
+	// local is why the command calls no server; then the rest is empty.
 	local string
 }
 
-// commandRows has a row for each command. Test of what a command does beyond that are elsewhere.
+// commandRows has a row for each command. Other tests check the effects of commands.
 func commandRows() map[string]commandRow {
 	const read, operate, write, admin = access.ScopeRead, access.ScopeRun, access.ScopeWrite, access.ScopeAdmin
 	return map[string]commandRow{
@@ -155,26 +155,26 @@ func commandRows() map[string]commandRow {
 	}
 }
 
-// What would take over a terminal, or show what is not there. The API refuses control characters in texts of its own, but
-// a target sends what it likes.
+// Texts that would control a terminal, or show something false. The API refuses control characters
+// in its own texts, but a target may send any.
 const (
 	hostile       = "innocent\nfile\u202etxt.exe\u2066\u200b\ttabbed"
 	hostileTarget = "\x1b]0;owned\x07\x1b[2J\u009b31m" + hostile
 )
 
-// shop is a server with one of everything, whose texts are hostile, and a token for each role.
+// shop is a server with one object of each kind, with hostile texts, and a token for each role.
 type shop struct {
 	*process
-	run    string // one that has failed
-	filled string // a backfill that has ended
-	bulk   string // a bulk action that has ended
+	run    string // a failed run
+	filled string // a finished backfill
+	bulk   string // a finished bulk action
 	tokens map[string]string
 }
 
-// emptyRange holds no instant of the job.
+// emptyRange contains no scheduled time of the job.
 const emptyRange = "--from 2020-01-01T00:00:01Z --to 2020-01-01T00:00:01Z"
 
-// roles are those that try each command, with the scopes of their tokens.
+// roles are the roles that try each command, with the scopes of their tokens.
 func roles() map[string][]access.Scope {
 	return map[string][]access.Scope{
 		"without": {access.ScopeMetrics}, "reader": {access.ScopeRead},
@@ -236,7 +236,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// addAlert adds an alert that no job of the shop fires.
+// addAlert adds an alert that never fires.
 func (s *shop) addAlert(t *testing.T, url string) {
 	t.Helper()
 	var a alert.Alert
@@ -261,8 +261,8 @@ func (s *shop) as(role, input, command, args string) (stdout, stderr string, cod
 	return caller.commandWith(input, append(strings.Fields(command), strings.Fields(args)...)...)
 }
 
-// Each command is refused without its scope, works with it, and prints nothing that a terminal would obey. Its JSON is
-// what openapi.json says.
+// Each command is refused without its scope and works with it. It prints no control characters, and
+// its JSON matches openapi.json.
 func TestEveryCommandByRights(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -317,7 +317,7 @@ func TestEveryCommandByRights(t *testing.T) {
 	}
 }
 
-// fill fills in what is known of the server.
+// fill replaces the placeholders in args.
 func (s *shop) fill(args string, n int) string {
 	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{bulk}", s.bulk,
 		"{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
@@ -343,7 +343,7 @@ func TestEveryCommandHasAnExampleThatParses(t *testing.T) {
 	}
 }
 
-// shellWords splits a command line, whose quotes hold whole words.
+// shellWords splits a command line with quotes around whole words.
 func shellWords(line string) (words []string) {
 	for _, m := range regexp.MustCompile(`'([^']*)'|"([^"]*)"|([^\s'"]+)`).FindAllStringSubmatch(line, -1) {
 		words = append(words, m[1]+m[2]+m[3])

@@ -13,7 +13,7 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 }
 
-// Run prints the script, which needs nothing of this program when it runs.
+// Run prints the script, which works without this program.
 func (s *completionCommand) Run(c console, parsed *kong.Context) error {
 	script := map[string]func([]completions) string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[s.Shell]
 	_, err := io.WriteString(c.out, script(completionsOf(parsed.Model.Node, "")))
@@ -23,7 +23,7 @@ func (s *completionCommand) Run(c console, parsed *kong.Context) error {
 // completions are the words that may follow a command.
 type completions struct{ command, words string }
 
-// completionsOf returns the words of a command and of all commands in it.
+// completionsOf returns the completions of a command and its subcommands.
 func completionsOf(node *kong.Node, command string) []completions {
 	var words []string
 	var below []completions

@@ -25,8 +25,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// span is a request as its receiver saw it, from its arrival to its response or to when it was seen that its connection had
-// been cut.
+// span is a request as its receiver saw it, from its arrival to its response or to the notice that
+// its connection was cut.
 type span struct {
 	job, run   string
 	scheduled  time.Time
@@ -37,7 +37,7 @@ type span struct {
 	conn net.Conn
 }
 
-// spans is a receiver that takes a second or three for each request, and records when it had which.
+// spans is a receiver that takes one to three seconds for each request, and records the times.
 type spans struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -81,13 +81,13 @@ func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// begin notes that a request has arrived, and which of its job are over. The node that cut a request did so before another could
-// begin, but on a busy machine the server hears of that later than of the new request. So begin asks the kernel.
+// begin records the arrival of a request, and the end of cut requests of its job. The node cuts a request before
+// another begins, but a busy server may notice the cut later than the new request. So begin asks the kernel.
 func (s *spans) begin(one *span) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if hungUp(one.conn) {
-		return false // it was cut before the server came to it
+		return false // it was cut before the server handled it
 	}
 	for other := range s.open {
 		if other.job == one.job && hungUp(other.conn) {
@@ -99,7 +99,7 @@ func (s *spans) begin(one *span) bool {
 	return true
 }
 
-// end notes that a request is over. s.mu is held.
+// end records the end of a request. s.mu is held.
 func (s *spans) end(one *span, cut bool) {
 	if s.open[one] {
 		one.end, one.cut = time.Now(), cut
@@ -115,7 +115,7 @@ func hungUp(conn net.Conn) bool {
 	}
 	var n int
 	var peeked error
-	// Control and not Read: the server reads all the time, to hear of the same.
+	// Control and not Read, because the server always reads, to notice the same.
 	if raw.Control(func(fd uintptr) { n, _, peeked = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK) }) != nil {
 		return true
 	}
@@ -134,7 +134,7 @@ func (s *spans) awaitMore(t *testing.T, count int) {
 	until(t, fmt.Sprint(count, " further requests"), func() bool { return arrived() >= want })
 }
 
-// byJob returns the requests that were answered or cut, in the order of arrival.
+// byJob returns the finished and cut requests, in the order of arrival.
 func (s *spans) byJob() map[string][]span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,12 +147,12 @@ func (s *spans) byJob() map[string][]span {
 	return jobs
 }
 
-// mostOf returns how many requests of a job there were at once, of those that count.
+// mostOf returns the largest number of concurrent requests of a job, among those that count.
 func (s *spans) mostOf(job string, counts func(*span) bool) (most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open []*span
-	for _, one := range s.all { // in the order of their begin
+	for _, one := range s.all { // in the order of their start
 		if one.job != job || !counts(one) {
 			continue
 		}
@@ -163,7 +163,7 @@ func (s *spans) mostOf(job string, counts func(*span) bool) (most int) {
 	return most
 }
 
-// A request counts until its sender has cut the connection, whether or not the server knows of that.
+// A request counts until its sender cuts the connection, even if the server does not notice that.
 func TestSpansKnowWhenARequestWasCut(t *testing.T) {
 	t.Parallel()
 	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -186,7 +186,7 @@ func TestSpansKnowWhenARequestWasCut(t *testing.T) {
 	if err := errors.Join(cutFirst(), cutLate()); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel may be busy with others before it hands the end of a connection over.
+	// A busy kernel may report the end of a connection late.
 	until(t, "the kernel to know of both cuts", func() bool { return hungUp(first.conn) && hungUp(late.conn) })
 	if !s.begin(third) || most() != 2 || !first.cut {
 		t.Errorf("%d requests at once, want 2: the first was cut before the third came", most())
@@ -196,9 +196,9 @@ func TestSpansKnowWhenARequestWasCut(t *testing.T) {
 	}
 }
 
-// Fifty jobs of each policy fire faster than their receiver responds, while nodes are killed. No job has more
-// requests in flight than it may, and none comes to a stop. A request whose attempt was lost does not count at the receiver: its
-// node was taken for dead, maybe only because it had no processor time, and HTTP cannot recall what was sent.
+// Fifty jobs of each policy fire faster than their receiver responds, while nodes are killed. No job exceeds
+// its limit of requests in flight, and none stalls. A request of a lost attempt does not count at the receiver:
+// its node was marked dead, perhaps only for lack of processor time, and HTTP cannot recall a request.
 func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 		nodes[i%3].kill()
 		nodes[i%3] = startNode(t, database, token, quick()...)
 	}
-	// Each job goes on: fires scheduled after the last kill get through.
+	// Each job continues: fires that were scheduled after the last kill run.
 	after := time.Now()
 	until(t, "all jobs to go on", func() bool {
 		jobs := receiver.byJob()
@@ -258,7 +258,7 @@ func lostAttempts(t *testing.T, n *process, app string) map[string]bool {
 	return lost
 }
 
-// declareBounded declares jobs of each policy, and returns how many requests of each there may be at once.
+// declareBounded declares jobs of each policy, and returns the request limit of each.
 func declareBounded(t *testing.T, n *process, url string, each int) map[string]int {
 	t.Helper()
 	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
@@ -281,8 +281,8 @@ func declareBounded(t *testing.T, n *process, url string, each int) map[string]i
 	return bounds
 }
 
-// checkBounded checks the runs in the ledger: a skipped run names the run in its way and is no failure, and
-// each policy had its effect.
+// checkBounded checks the runs in the ledger: a skipped run names the run that blocked it and is no
+// failure, and each policy had its effect.
 func checkBounded(t *testing.T, n *process) {
 	t.Helper()
 	did := map[string]int{}
@@ -306,8 +306,7 @@ func checkBounded(t *testing.T, n *process) {
 	t.Logf("runs: %v", did)
 }
 
-// checkSlots checks that a job which is always busy shows who holds its slot, in the API and at the
-// command line.
+// checkSlots checks that the API and the command line show the slot holders of a busy job.
 func checkSlots(t *testing.T, n *process) {
 	t.Helper()
 	until(t, "the holder of a slot to be shown", func() bool {

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A node with an invalid configuration must end at once, with its own exit code and a message that names flag
-// or variable and value.
+// A node with an invalid configuration exits at once, with a specific exit code and a message that
+// names the flag or variable and its value.
 func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 	t.Parallel()
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -175,8 +175,8 @@ func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
 	}
 }
 
-// A supervisor starts a node again that ended with 1, but not one whose configuration is wrong.
-func TestAddressInUseIsAFaultOfTheMoment(t *testing.T) {
+// A supervisor restarts a node that exits with 1, but not one with an invalid configuration.
+func TestAddressInUseIsATemporaryFailure(t *testing.T) {
 	t.Parallel()
 	taken := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	defer taken.Close()

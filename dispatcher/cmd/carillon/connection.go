@@ -12,19 +12,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// apiFlags say which API a command calls: that of a context, or the one that flags or variables name.
+// apiFlags select the API that a command calls: of a context, or of flags and variables.
 type apiFlags struct {
 	Endpoint string `group:"api" env:"CARILLON_ENDPOINT" placeholder:"URL" help:"Address of the API of any node. Default: that of the context, else http://127.0.0.1:8080."`
 	Token    string `group:"api" env:"CARILLON_TOKEN" help:"API token. Prefer the variable or a context: other users of the machine can see flags."`
 	Context  string `group:"api" env:"CARILLON_CONTEXT" placeholder:"NAME" help:"Use this context, not the current one. See carillon context."`
 	clientTLSFlags
-	onCommandLine map[string]bool // names of the flags that do not come from variables
+	onCommandLine map[string]bool // names of the flags that were not set by variables
 }
 
-// defaultEndpoint is that of a node on this machine.
+// defaultEndpoint is the endpoint of a node on this machine.
 const defaultEndpoint = "http://127.0.0.1:8080"
 
-// AfterApply notes which flags are on the command line.
+// AfterApply records which flags are on the command line.
 func (a *apiFlags) AfterApply(parsed *kong.Context) error {
 	a.onCommandLine = map[string]bool{}
 	for _, step := range parsed.Path {
@@ -35,7 +35,7 @@ func (a *apiFlags) AfterApply(parsed *kong.Context) error {
 	return nil
 }
 
-// client returns a client of the API that the command is to call.
+// client returns a client of the API of the flags.
 func (a *apiFlags) client(ctx context.Context) (*client.Client, error) {
 	to, err := a.connection(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *apiFlags) client(ctx context.Context) (*client.Client, error) {
 	return to.newClient()
 }
 
-// connection is an endpoint with what belongs to it.
+// connection is an endpoint with its token and certificates.
 type connection struct {
 	endpoint, token string
 	clientTLSFlags
@@ -54,8 +54,8 @@ func (c connection) newClient() (*client.Client, error) {
 	return c.clientTLSFlags.newClient(c.endpoint, c.token)
 }
 
-// connection decides where to connect. A token goes only to the endpoint that it was given for: either all comes from a
-// context, which flags may change, or all from flags and variables. A context that is named comes before variables.
+// connection chooses the endpoint and the token. A token is sent only to its own endpoint: either all settings come
+// from a context, which flags may change, or all from flags and variables. A named context precedes variables.
 func (a *apiFlags) connection(ctx context.Context) (connection, error) {
 	given := connection{cmp.Or(a.Endpoint, defaultEndpoint), a.Token, a.clientTLSFlags}
 	if a.Context == "" && (a.Endpoint != "" || a.Token != "") {
@@ -85,7 +85,7 @@ func (a *apiFlags) connection(ctx context.Context) (connection, error) {
 	return a.over(ctx, found)
 }
 
-// over returns the connection of a context with the changes of the command line.
+// over returns the connection of a context, changed by the command line.
 func (a *apiFlags) over(ctx context.Context, found apiContext) (connection, error) {
 	to := connection{found.Endpoint, "", clientTLSFlags{found.CACert, found.ClientCert, found.ClientKey}}
 	for name, change := range map[string]struct {

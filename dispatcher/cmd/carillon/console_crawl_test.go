@@ -31,7 +31,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// visitor is somebody with a browser at the console of a node. No redirect is followed.
+// visitor is a person with a browser at the console of a node. It follows no redirects.
 type visitor struct {
 	*http.Client
 	t       *testing.T
@@ -51,14 +51,14 @@ func visitConsole(t *testing.T, n *process) *visitor {
 	return v
 }
 
-// consolePage is a response, read.
+// consolePage is a response with its body.
 type consolePage struct {
 	status     int
 	kind, text string
-	location   string // where a redirect leads
+	location   string // the target of a redirect
 }
 
-// send makes a request of an address, absolute or below the console, with a header.
+// send sends a request to an address, absolute or below the console, with a header.
 func (v *visitor) send(method, at string, form url.Values, header ...string) consolePage {
 	v.t.Helper()
 	address := must[*url.URL](v.t)(must[*url.URL](v.t)(url.Parse(v.console)).Parse(at)).String()
@@ -88,7 +88,7 @@ func (v *visitor) post(at string, form url.Values, header ...string) consolePage
 	return v.send(http.MethodPost, at, form, header...)
 }
 
-// signedIn tells whether the session holds.
+// signedIn reports whether the session is valid.
 func (v *visitor) signedIn() bool {
 	v.t.Helper()
 	return v.get("").status == http.StatusOK
@@ -97,12 +97,12 @@ func (v *visitor) signedIn() bool {
 // named are the parts of a path that differ between pages of one kind.
 var named = regexp.MustCompile(`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|audit)/[^/]+`)
 
-// kindOf is what the addresses of pages of one kind share.
+// kindOf returns the part that addresses of pages of one kind share.
 func kindOf(at *url.URL) string {
 	return named.ReplaceAllString(at.Path, "/$1/*") + "?" + strings.Join(slices.Sorted(maps.Keys(at.Query())), "&")
 }
 
-// crawl gets every page that links lead to, few of a kind, and returns where their forms write to. Every page is valid.
+// crawl gets all linked pages, few of a kind, and returns the targets of their forms. Every page must be valid.
 func (v *visitor) crawl() (pages, actions []string) {
 	v.t.Helper()
 	kinds, known, waiting := map[string]int{}, map[string]bool{}, []string{v.console}
@@ -139,7 +139,7 @@ func (v *visitor) crawl() (pages, actions []string) {
 	return pages, slices.Compact(actions)
 }
 
-// attributeOf returns an attribute of an element; empty if it has none.
+// attributeOf returns an attribute of an element, or "".
 func attributeOf(node *html.Node, name string) string {
 	at := slices.IndexFunc(node.Attr, func(a html.Attribute) bool { return a.Key == name })
 	if at < 0 {
@@ -148,10 +148,10 @@ func attributeOf(node *html.Node, name string) string {
 	return node.Attr[at].Val
 }
 
-// changingTables are those that a node writes at any time: its heartbeat, whose turn it is, and what it counts of the runs of before.
+// changingTables are the tables that a node writes at any time: heartbeats, turns, and counts of earlier runs.
 var changingTables = []string{"app_bytes", "app_failures", "app_usage", "locks", "nodes", "run_statistics"}
 
-// rowsOf returns all rows of a database as text, without what a node writes at any time and when a session or token was used last.
+// rowsOf returns all rows of a database as text, except those of changingTables and the times of last use.
 func rowsOf(t *testing.T, database string) map[string][]string {
 	t.Helper()
 	driver, address, tables := "pgx", database, `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
@@ -204,7 +204,7 @@ func rowsFrom(t *testing.T, db *sql.DB, query string) (all [][]cell) {
 	return all
 }
 
-// declareOfEverything gives the console something to show of each kind, and waits until all of it is over.
+// declareOfEverything declares an object of each kind for the console, and waits until all runs have ended.
 func declareOfEverything(t *testing.T, n *process, to string) {
 	t.Helper()
 	ctx := t.Context()
@@ -251,7 +251,7 @@ func declareOfEverything(t *testing.T, n *process, to string) {
 	})
 }
 
-// Reading changes nothing, other sites can write nothing, and a session ends on every node, in every browser.
+// Reading changes nothing, other sites cannot write, and a session ends on every node, in every browser.
 func TestConsoleOfALiveNode(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -289,7 +289,7 @@ func TestConsoleOfALiveNode(t *testing.T) {
 	})
 }
 
-// sessionsEnd shows that logout ends a session on every node, and that of everywhere all sessions of the token.
+// sessionsEnd checks that logout ends a session on every node, and logout everywhere all sessions of the token.
 func sessionsEnd(t *testing.T, n *process, database string) {
 	t.Helper()
 	other := n

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// The page of a job whose target is down says so at its top, before anything that looks well.
+// The page of a job with an unreachable target says so at the top, before anything that looks healthy.
 func TestPageOfAFailingJobNamesTheCause(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -41,7 +41,7 @@ type contextSetCommand struct {
 	ClientKey    string `placeholder:"FILE" help:"Private key of the client certificate."`
 }
 
-// Validate checks the name, and that there is one way to the token.
+// Validate checks the name, and that exactly one source of the token is given.
 func (s *contextSetCommand) Validate() error {
 	var problems []error
 	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(s.Name) {
@@ -68,7 +68,7 @@ func (s *contextSetCommand) Run(c console) error {
 		if *path == "" {
 			continue
 		}
-		absolute, err := filepath.Abs(*path) // the context is used in other directories, too
+		absolute, err := filepath.Abs(*path) // because the context is used in other directories, too
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *contextSetCommand) Run(c console) error {
 	})
 }
 
-// readInput reads a file, or standard input if it is named "-".
+// readInput reads a file, or standard input if the name is "-".
 func readInput(c console, file string) ([]byte, error) {
 	if file == "-" {
 		return io.ReadAll(c.in)
@@ -217,7 +217,7 @@ type contextFile struct {
 	Contexts map[string]apiContext `json:"contexts"`
 }
 
-// apiContext is an API with what it takes to call it. One of the three ways to a token is given.
+// apiContext is an API with the settings to call it. It has one of three sources of the token.
 type apiContext struct {
 	Endpoint     string `json:"endpoint"`
 	Token        string `json:"token,omitempty"`
@@ -228,9 +228,9 @@ type apiContext struct {
 	ClientKey    string `json:"client_key,omitempty"`
 }
 
-// contextPath is where the contexts of this user are.
+// contextPath returns the path of this user's contexts.
 func contextPath() (string, error) {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // its specification says to ignore others
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // the specification says to ignore relative paths
 		return filepath.Join(dir, "carillon", "config"), nil
 	}
 	home, err := os.UserHomeDir()
@@ -240,8 +240,8 @@ func contextPath() (string, error) {
 	return filepath.Join(home, ".config", "carillon", "config"), nil
 }
 
-// readContexts reads the contexts; none if there is no file. It refuses a file that others can read, since a token in it
-// is no secret any more.
+// readContexts reads the contexts; none without a file. It refuses a file that others can read,
+// because a token in it is no longer secret.
 func readContexts() (contextFile, error) {
 	contexts := contextFile{Contexts: map[string]apiContext{}}
 	path, err := contextPath()
@@ -275,7 +275,7 @@ func readContexts() (contextFile, error) {
 	return contexts, nil
 }
 
-// write replaces the file of the contexts, as a whole or not at all.
+// write replaces the file of the contexts atomically.
 func (f contextFile) write() error {
 	path, err := contextPath()
 	if err != nil {
@@ -293,7 +293,7 @@ func (f contextFile) write() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // it is gone if all went well
+	defer func() { _ = os.Remove(temporary.Name()) }() // already renamed if all went well
 	_, err = temporary.Write(append(text, '\n'))
 	if err := errors.Join(err, temporary.Close()); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (f contextFile) write() error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// names are those of the contexts, sorted.
+// names returns the names of the contexts, sorted.
 func (f contextFile) names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }
 
 // get finds a context.
@@ -317,7 +317,7 @@ func (f contextFile) get(name string) (apiContext, error) {
 	return found, fmt.Errorf("context %s does not exist; %s", input.Echo(name), known)
 }
 
-// secret returns the token of a context, as it is now.
+// secret returns the current token of a context.
 func (a apiContext) secret(ctx context.Context) (string, error) {
 	var text []byte
 	var err error
@@ -339,7 +339,7 @@ func (a apiContext) secret(ctx context.Context) (string, error) {
 	return checkToken(text)
 }
 
-// checkToken returns the token in a text, without the line break at its end. The error does not show it.
+// checkToken returns the token in a text, without the line break at its end. Its errors do not show the token.
 func checkToken(text []byte) (string, error) {
 	token := bytes.TrimRight(text, "\r\n")
 	if len(token) == 0 || bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -348,7 +348,7 @@ func checkToken(text []byte) (string, error) {
 	return string(token), nil
 }
 
-// from says where the token of a context comes from, without it.
+// from describes the source of a context's token, without showing the token.
 func (a apiContext) from() string {
 	switch {
 	case a.TokenFile != "":

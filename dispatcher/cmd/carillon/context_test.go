@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// contexts runs commands whose contexts are in a directory of their own.
+// contexts runs commands with their own directory of contexts.
 type contexts struct {
 	t   *testing.T
 	dir string
@@ -24,7 +24,7 @@ func (c contexts) run(input, command string, env ...string) (stdout, stderr stri
 	run.Stdin = strings.NewReader(input)
 	var out, errs strings.Builder
 	run.Stdout, run.Stderr = &out, &errs
-	_ = run.Run() // the exit code tells
+	_ = run.Run() // the exit code shows failures
 	return out.String(), errs.String(), run.ProcessState.ExitCode()
 }
 
@@ -67,7 +67,7 @@ func TestContextsChooseTheInstallation(t *testing.T) {
 		"node list --context none":                                         exitUsage,
 		"node list --context elsewhere":                                    exitUnreachable,
 		"node list --context stored --token carillon_wrong":                exitRefused,
-		"node list --context stored --endpoint http://127.0.0.1":           exitUsage, // its token would go there
+		"node list --context stored --endpoint http://127.0.0.1":           exitUsage, // its token would be sent there
 		"node list --endpoint " + n.endpoint:                               exitUsage, // nor does the current one's
 		"node list --context elsewhere --token x --endpoint " + n.endpoint: exitRefused,
 	} {
@@ -75,7 +75,7 @@ func TestContextsChooseTheInstallation(t *testing.T) {
 			t.Errorf("carillon %s: exit %d, want %d: %s%s", command, code, want, out, errs)
 		}
 	}
-	// A context that is named comes before variables, which come before the current one.
+	// A named context precedes variables, which precede the current context.
 	variables := []string{"CARILLON_ENDPOINT=http://127.0.0.1:1", "CARILLON_TOKEN=wrong"}
 	c.ok("", "node list --context stored", variables...)
 	c.ok("", "node list", append(variables, "CARILLON_CONTEXT=stored")...)
@@ -92,7 +92,7 @@ func TestContextsChooseTheInstallation(t *testing.T) {
 	}
 }
 
-// The command that prints the token may be anything; here it takes quotes.
+// The command for the token may be any shell command; here it contains quotes.
 func TestContextTakesItsTokenFromACommand(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 
 const testKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
-// writeFiles makes a directory of files.
+// writeFiles writes files into a directory.
 func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -22,7 +22,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// A mistake in a file shows that the file is read: "serve --check" names it.
+// A mistake in a file proves that the file is read: "serve --check" names it.
 func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 	t.Parallel()
 	const postgres, sqlite = "--database=postgres://me@h/d", "--database=sqlite:x"
@@ -31,7 +31,7 @@ func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 		files  map[string]string
 		env    []string
 		flag   string
-		errors []string // none: the configuration is valid
+		errors []string // empty for a valid configuration
 	}{
 		"no files":              {flag: postgres},
 		"a password":            {files: password, flag: postgres},

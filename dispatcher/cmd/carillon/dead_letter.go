@@ -28,7 +28,7 @@ type deadLetterFlags struct {
 	periodFlags
 }
 
-// query returns what the flags ask for, of no app yet.
+// query returns the query for the flags, without an app.
 func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	var problems []error
 	if class := run.Class(d.Class); d.Class != "" && !slices.Contains(run.Classes, class) {
@@ -102,7 +102,7 @@ type deadLetterReplayCommand struct {
 	Pace   int  `default:"0" help:"How many to retry in a second at most, 1 to 1000. 0: as many as the API takes."`
 }
 
-// Run counts dead letters or retries them, a portion after the other.
+// Run counts dead letters, or retries them batch by batch.
 func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 	query, err := d.query(time.Now())
 	if err != nil {
@@ -134,7 +134,7 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 	return d.replay(ctx, c, api, replay)
 }
 
-// replay retries portion after portion until all had their turn, the limit is reached or the API says to stop.
+// replay retries batches until all were retried, the limit is reached or the API stops it.
 func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *client.Client, replay repeat.DeadLetterReplay) error {
 	var total repeat.Replayed
 	said := newProgress(c, "retried")
@@ -172,7 +172,7 @@ func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *cl
 	return nil
 }
 
-// rest waits as long as a number of retries may take at the pace.
+// rest waits as long as that many retries take at the given pace.
 func (d *deadLetterReplayCommand) rest(ctx context.Context, retried int) error {
 	if d.Pace == 0 {
 		return nil
@@ -187,13 +187,13 @@ func (d *deadLetterReplayCommand) rest(ctx context.Context, retried int) error {
 	}
 }
 
-// stoppedError says why a replay ended before all had their turn.
+// stoppedError is why a replay ended before all dead letters were retried.
 type stoppedError struct{ why *input.Problem }
 
-// Error says what to do about the rest.
+// Error also says how to retry the rest.
 func (e *stoppedError) Error() string {
 	return "the replay stopped early: " + e.why.Message + "; the others stay dead letters, and the same command goes on with them"
 }
 
-// Unwrap makes it a conflict: the state of the app does not permit more for now.
+// Unwrap returns a conflict: the state of the app permits no more retries for now.
 func (e *stoppedError) Unwrap() error { return dispatcher.ErrConflict }

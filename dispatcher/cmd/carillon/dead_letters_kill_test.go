@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node is killed between every two steps of a replay of dead letters, and the one who asked for it asks again. Each dead letter is
-// retried once, however often that was asked for, and none is lost.
+// A node is killed between every two steps of a replay of dead letters, and the request is
+// repeated. Each dead letter is retried once, however often it was requested, and none is lost.
 func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 		job := webhookJob("kill", "broken", r.URL+"/broken", nil)
 		job.Retry.SetDefaults()
-		// A run that is lost with its node is attempted again, and not a dead letter once more.
+		// A run that is lost with its node is attempted again, and does not become another dead letter.
 		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 5
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		const letters = 12

@@ -41,7 +41,7 @@ type devCommand struct {
 	Receiver  string `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address of the receiver. If it is in use, a free port is taken."`
 }
 
-// screen prints one line at a time: lines come from many goroutines.
+// screen prints lines from many goroutines one at a time.
 type screen struct {
 	mu sync.Mutex
 	c  console
@@ -126,8 +126,8 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// listenReceiver listens on the address of the previous start, if it can: missed fires that run before the
-// example is applied again still go to that address.
+// listenReceiver listens on the address of the previous start, if possible: missed fires that run
+// before the example is applied again still use that address.
 func (d *devCommand) listenReceiver(ctx context.Context, out *screen) (net.Listener, error) {
 	file, address := filepath.Join(d.Dir, "receiver"), d.Receiver
 	if before, err := os.ReadFile(file); err == nil {
@@ -168,13 +168,13 @@ func (s *screen) fire(call target.Call, o run.Outcome) {
 	}))
 }
 
-// watchMisfires shows each misfire decision once, from those since began on.
+// watchMisfires prints each misfire decision since began once.
 func (s *screen) watchMisfires(ctx context.Context, store *store.Store, began time.Time) {
 	shown := map[string]bool{}
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		apps, err := store.Apps(ctx, input.Page{Limit: 100})
 		if err != nil {
-			continue // it is in the log
+			continue // the store logs the error
 		}
 		for _, app := range apps {
 			misfires, err := store.Misfires(ctx, dispatcher.RunQuery{App: app.Name, Page: input.Page{Limit: 100}})
@@ -199,7 +199,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// keys returns the key of stored secrets, which the first start creates.
+// keys returns the key for stored secrets, which the first start creates.
 func (d *devCommand) keys(ctx context.Context) (*seal.Keys, error) {
 	name := filepath.Join(d.Dir, "secret.key")
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +217,7 @@ type terraformRun struct {
 	endpoint, receiver string
 }
 
-// run applies the example. Of the output it shows only the changes, or the failure.
+// run applies the example. It prints only the changes in the output, or the failure.
 func (t terraformRun) run(ctx context.Context, s *store.Store) error {
 	token, err := t.token(ctx, s)
 	if err != nil {
@@ -249,13 +249,13 @@ func (t terraformRun) run(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// token returns the token of earlier starts, or a new one that is kept for the next.
+// token returns the token of earlier starts, or creates one and keeps it for later starts.
 func (t terraformRun) token(ctx context.Context, s *store.Store) (string, error) {
 	file := filepath.Join(t.Dir, "token")
 	if kept, err := os.ReadFile(file); err == nil {
 		return strings.TrimSpace(string(kept)), nil
 	}
-	// Without the file, an earlier token of that name is useless.
+	// Without the file, an existing token with that name is useless.
 	if err := s.DeleteToken(ctx, "dev", byCommandLine()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
@@ -266,7 +266,7 @@ func (t terraformRun) token(ctx context.Context, s *store.Store) (string, error)
 	return issued.Secret, os.WriteFile(file, []byte(issued.Secret+"\n"), 0o600)
 }
 
-// showConsole says where the console is, and with what to sign in. The token itself is not printed: terminals are recorded.
+// showConsole prints the console's address and how to sign in, but not the token, because terminals are recorded.
 func (t terraformRun) showConsole(ctx context.Context, s *store.Store) error {
 	if _, err := t.token(ctx, s); err != nil {
 		return err
@@ -275,7 +275,7 @@ func (t terraformRun) showConsole(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// cliConfig writes the configuration with which terraform runs the provider from its directory.
+// cliConfig writes a terraform configuration that uses the provider from its directory.
 func (t terraformRun) cliConfig(dir string) (string, error) {
 	provider, err := filepath.Abs(t.Provider)
 	if err != nil {
@@ -287,14 +287,14 @@ func (t terraformRun) cliConfig(dir string) (string, error) {
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
-// The job that fires until the example can be applied.
+// The built-in job, which fires until the example can be applied.
 const (
 	helloApp = "dev"
 	helloJob = "hello"
 )
 
-// prepare runs the command of --prepare, if there is one. Meanwhile a built-in job calls the receiver, so that
-// the first fire does not wait for the build of the provider.
+// prepare runs the command of --prepare, if it is given. Meanwhile a built-in job calls the
+// receiver, so that the first fire does not wait for the build of the provider.
 func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 	if t.Prepare == "" {
 		return nil
@@ -329,7 +329,7 @@ func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 // hello declares the built-in job.
 func hello(ctx context.Context, api *client.Client, receiver string) error {
 	_, err := api.PutApp(ctx, access.App{Name: helloApp, AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true})
-	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
+	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have created it
 		return err
 	}
 	job := dispatcher.Job{App: helloApp, Name: helloJob,

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// dev runs `carillon dev` with further flags until there is enough output, interrupts it, and returns the output.
+// dev runs `carillon dev` with further flags until enough accepts the output, interrupts it, and returns the output.
 func dev(t *testing.T, dir string, enough func(output string) bool, flags ...string) string {
 	t.Helper()
 	var out lockedBuffer

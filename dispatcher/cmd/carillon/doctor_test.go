@@ -28,14 +28,14 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// healthy are the tests' surroundings, in which nothing fails: no AWS.
+// healthy returns an environment in which no check fails: it has no AWS.
 func healthy() []string {
 	return []string{"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY="}
 }
 
-// doctor examines, and returns the findings. The exit code must go with them, and no output show a secret, all of
-// which hold "hunter2".
+// doctor runs the examination and returns the findings. It requires a matching exit code, and no
+// secret in the output; all secrets contain "hunter2".
 func doctor(t *testing.T, env []string, args ...string) []node.Finding {
 	t.Helper()
 	out, errs, code := carillon(t, append(healthy(), env...), append([]string{"doctor", "--output=json"}, args...)...)
@@ -63,8 +63,8 @@ func doctor(t *testing.T, env []string, args ...string) []node.Finding {
 	return result.Checks
 }
 
-// expect requires one finding of a check and health whose detail and action say something, and no failure of
-// another check.
+// expect requires one finding of a check with this health and these texts in detail and action, and
+// no failure of another check.
 func expect(t *testing.T, findings []node.Finding, check string, found node.Health, says ...string) {
 	t.Helper()
 	contain(t, findings, check, found, says...)
@@ -75,7 +75,7 @@ func expect(t *testing.T, findings []node.Finding, check string, found node.Heal
 	}
 }
 
-// contain is expect, whatever else fails.
+// contain is expect, but permits failures of other checks.
 func contain(t *testing.T, findings []node.Finding, check string, found node.Health, says ...string) {
 	t.Helper()
 	met := false
@@ -125,7 +125,7 @@ func TestDoctorReportsAllProblemsOfTheConfiguration(t *testing.T) {
 	contain(t, findings, "egress", node.HealthOK)
 }
 
-func TestDoctorNamesWhatIsWrongWithPostgreSQL(t *testing.T) {
+func TestDoctorReportsProblemsOfPostgreSQL(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
@@ -184,7 +184,7 @@ func TestDoctorNamesWhatIsWrongWithPostgreSQL(t *testing.T) {
 	}
 }
 
-// All tables of the schema are looked at: a role that owns all but one is found.
+// The check covers all tables of the schema: it finds a role that owns all but one.
 func TestDoctorKnowsEveryTable(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestDoctorKnowsEveryTable(t *testing.T) {
 	}
 }
 
-func TestDoctorNamesEndsThatCannotBeFollowed(t *testing.T) {
+func TestDoctorReportsEndedRunsThatCannotBeFollowed(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	newToken(t, database)
@@ -221,7 +221,7 @@ func TestDoctorComparesTheClocks(t *testing.T) {
 	}
 }
 
-func TestDoctorNamesWhatIsWrongWithAFile(t *testing.T) {
+func TestDoctorReportsProblemsOfAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	newer, damaged := filepath.Join(dir, "newer.db"), filepath.Join(dir, "damaged.db")
@@ -271,7 +271,7 @@ func TestDoctorNamesAFileThatItsUserMayNotWrite(t *testing.T) {
 	}
 }
 
-func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
+func TestDoctorChecksThatSecretsCanBeRead(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -399,7 +399,7 @@ func TestDoctorAsksAWSForItsIdentity(t *testing.T) {
 	}
 }
 
-// A node without enough files is warned: behind a shell that lowers the limit.
+// A node with too few files gets a warning. A shell lowers the limit.
 func TestDoctorCountsFiles(t *testing.T) {
 	t.Parallel()
 	command := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 500 && exec "$@"`, "sh", filepath.Join(binaries, "carillon"), "doctor",

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// machineSettings is where the settings of a machine are.
+// machineSettings is the path of a machine's settings.
 const machineSettings = "/etc/carillon/carillon.env"
 
 func envFile(t *testing.T, lines ...string) string {
@@ -24,7 +24,7 @@ func envFile(t *testing.T, lines ...string) string {
 	return "CARILLON_ENV_FILE=" + path
 }
 
-// Flags win over the environment, and this over the file: the winner names the database that has a token.
+// Flags override the environment, which overrides the file. Only the right database has the token.
 func TestEnvFileYieldsToEnvironmentAndFlags(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestUnknownVariableOfEnvFileIsLogged(t *testing.T) {
 	}
 }
 
-// The default file belongs to root. Another user's command works without it, and says so when it lacks something.
+// The default file belongs to root. Other users' commands work without it, and name it if a setting is missing.
 func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "give this process another root directory")
@@ -78,7 +78,7 @@ func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	binary := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
 	etc := filepath.Join(root, filepath.Dir(machineSettings))
 	for _, err := range []error{
-		os.MkdirAll(etc, 0o755), //nolint:gosec // as a package makes it
+		os.MkdirAll(etc, 0o755), //nolint:gosec // as a package creates it
 		os.WriteFile(filepath.Join(etc, "carillon.env"), []byte("CARILLON_DATABASE=sqlite:/x"), 0o600),
 		program.Write(filepath.Join(root, "carillon"), binary),
 	} {

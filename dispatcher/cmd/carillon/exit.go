@@ -16,14 +16,14 @@ import (
 
 // Exit codes, for scripts. docs/reference/cli.md lists them.
 const (
-	exitFailure     = 1 // the command failed in another way than those below
+	exitFailure     = 1 // any failure other than those below
 	exitUsage       = 2 // a flag, variable or argument is invalid, or the database cannot be opened
 	exitTooNew      = 3 // the database schema is newer than this program
-	exitMissing     = 4 // what the command names does not exist, or the token may not see it
+	exitMissing     = 4 // a named object does not exist, or is invisible to the token
 	exitRefused     = 5 // the token is refused, or lacks a scope or an app
-	exitConflict    = 6 // the state of the thing does not permit it, or someone else has changed it
+	exitConflict    = 6 // the state of the object does not permit it, or another client has changed it
 	exitUnreachable = 7 // the API cannot be reached, or is overloaded
-	exitNegative    = 8 // the command worked, and what it found is not well: a failed run, an unexplained fire, a problem in a file
+	exitNegative    = 8 // the command worked and found a problem: a failed run, an unexplained fire, an error in a file
 )
 
 // usageError is an invalid flag or variable.
@@ -31,7 +31,7 @@ type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
-// negativeError says that what a command examined is not as it should be.
+// negativeError means that a command found a problem in what it examined.
 type negativeError struct{ error }
 
 func (e *negativeError) Unwrap() error { return e.error }
@@ -44,7 +44,7 @@ func fail(c console, err error) int {
 	return exitCode(err)
 }
 
-// exitCode is the exit code of a command that ended with an error.
+// exitCode returns the exit code for an error of a command.
 func exitCode(err error) int {
 	var usage *usageError
 	var invalid *node.InvalidError
@@ -60,10 +60,10 @@ func exitCode(err error) int {
 	return exitCodeOfAPI(err)
 }
 
-// exitCodeOfAPI is the exit code of a request that failed.
+// exitCodeOfAPI returns the exit code for a failed request.
 func exitCodeOfAPI(err error) int {
 	var refused *client.Error
-	var unanswered *url.Error // as the client of the API returns it
+	var unanswered *url.Error // the client of the API returns it
 	switch {
 	case errors.Is(err, client.ErrForeign):
 		return exitFailure
@@ -83,7 +83,7 @@ func exitCodeOfAPI(err error) int {
 	return exitFailure
 }
 
-// isForOperators tells that a request is one that only a token of an operator may make.
+// isForOperators reports whether the problems say that only an operator's token may make the request.
 func isForOperators(problems input.Problems) bool {
 	return slices.ContainsFunc(problems, func(p input.Problem) bool { return p.Code == input.CodeBoundOperator })
 }

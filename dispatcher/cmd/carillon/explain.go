@@ -23,7 +23,7 @@ type explainCommand struct {
 	Instant string `arg:"" help:"The scheduled time in RFC 3339, such as 2026-05-01T06:00:00+02:00."`
 }
 
-// Run prints the chain of decisions. It fails if the ledger should know the scheduled time but does not.
+// Run prints the chain of decisions. It fails if the ledger lacks a scheduled time that it should have.
 func (e *explainCommand) Run(ctx context.Context, c console) error {
 	names := strings.Split(e.Trigger, "/")
 	if len(names) != 3 {
@@ -65,7 +65,7 @@ func (e *explainCommand) print(c console, found verify.Explanation) error {
 	return nil
 }
 
-// verifyCommand compares ledger and schedules.
+// verifyCommand compares the ledger with the schedules.
 type verifyCommand struct {
 	apiFlags
 	outputFlags
@@ -76,8 +76,8 @@ type verifyCommand struct {
 // verifyPage is the number of jobs per request.
 const verifyPage = 200
 
-// Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time, or something is held for runs
-// that have ended.
+// Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time,
+// or if ended runs still hold resources.
 func (v *verifyCommand) Run(ctx context.Context, c console) error {
 	from, to, err := v.period(time.Now())
 	if err != nil {
@@ -149,7 +149,7 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 	return nil
 }
 
-// printLeaks prints what is held for runs that have ended.
+// printLeaks prints the resources that ended runs still hold.
 func (v *verifyCommand) printLeaks(c console, leaks []dispatcher.Leak) error {
 	if len(leaks) == 0 {
 		return nil

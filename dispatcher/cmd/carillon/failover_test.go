@@ -17,7 +17,7 @@ func socketOf(t *testing.T, s *postgres.Server) string {
 	return must[*pgx.ConnConfig](t)(pgx.ParseConfig(s.URL("carillon"))).Host
 }
 
-// swap makes a standby the primary, and the primary its standby, without a loss.
+// swap makes a standby the primary and the primary its standby, without losing commits.
 func swap(t *testing.T, primary, standby *postgres.Server) {
 	t.Helper()
 	sqlIn(t, primary, "postgres", `ALTER SYSTEM SET primary_conninfo = 'user=postgres host=`+socketOf(t, standby)+`'`,
@@ -31,8 +31,8 @@ func swap(t *testing.T, primary, standby *postgres.Server) {
 	}
 }
 
-// With both servers in the URL nodes find the one that can be written to, wherever it is, and a
-// swap that lost nothing is no rollback.
+// With both servers in the URL, nodes find the writable one wherever it is, and a swap without a
+// loss is no rollback.
 func TestNodesFollowThePrimary(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()

@@ -115,7 +115,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// changeMarks begin the lines of differences, as in the output of Terraform: what an apply would do.
+// changeMarks begin the lines of differences, as in Terraform's output: the actions of an apply.
 var changeMarks = map[tfconfig.Change]struct{ sign, words string }{
 	tfconfig.OnlyInFiles:  {"+", "only in the files"},
 	tfconfig.OnlyOnServer: {"-", "only on the server"},
@@ -148,7 +148,7 @@ func (d *diffCommand) print(c console, found []tfconfig.Difference) error {
 	return nil
 }
 
-// shown is a value in a line: as JSON, and cut if it is long.
+// shown formats a value for a line: as JSON, cut if it is long.
 func shown(value any) string {
 	if value == nil {
 		return "none"
@@ -171,7 +171,7 @@ type lintCommand struct {
 	Strict bool     `help:"Fail for warnings, too."`
 }
 
-// Run prints what is wrong, a problem a line. It fails if there is anything.
+// Run prints one problem per line. It fails if it finds any.
 func (l *lintCommand) Run(c console) error {
 	var found []tfconfig.Problem
 	modules := 0
@@ -207,7 +207,7 @@ func (l *lintCommand) Run(c console) error {
 	return nil
 }
 
-// directories returns the directories with Terraform files in dir and below.
+// directories returns the directories with Terraform files at or below dir.
 func directories(dir string) ([]string, error) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {

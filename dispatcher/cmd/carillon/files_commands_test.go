@@ -59,7 +59,7 @@ func declareBilling(t *testing.T, url string) (n *process, env []string) {
 	return n, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + token}
 }
 
-// directory returns a new directory with one file of Terraform.
+// directory returns a new directory with one Terraform file.
 func directory(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func directory(t *testing.T, text string) string {
 	return dir
 }
 
-func TestLintExitsByWhatItFinds(t *testing.T) {
+func TestLintExitCodeDependsOnFindings(t *testing.T) {
 	t.Parallel()
 	wrong := strings.Replace(fmt.Sprintf(billingFiles, "https://example.com/"), "timezone ", "timezon ", 1)
 	gap := strings.Replace(fmt.Sprintf(billingFiles, "https://example.com/"), "0 0 8 1 1 ?", "0 30 2 * * ?", 1)
@@ -154,7 +154,7 @@ func TestDiffShowsWhatAnApplyWouldChange(t *testing.T) {
 	}
 }
 
-func TestNextMergesTheFiresOfAllJobsAndMarksThoseThatAreHeld(t *testing.T) {
+func TestNextMergesTheFiresOfAllJobsAndMarksHeldOnes(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
@@ -185,7 +185,7 @@ func TestNextMergesTheFiresOfAllJobsAndMarksThoseThatAreHeld(t *testing.T) {
 		}
 		more += fire.More
 	}
-	// rate(2s) fires 5400 times in three hours, and a clock strikes three times, of which one is counted.
+	// rate(2s) fires 5400 times in three hours, and an hourly schedule three times, one of them in More.
 	if held != 2 || more < 5390 || more > 5405 || strings.Count(out, "\n") != 4 {
 		t.Errorf("%d fires of the paused job and %d more, want 2 and some 5400:\n%s", held, more, out)
 	}

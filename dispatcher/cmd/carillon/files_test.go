@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// declareFinance declares an app that uses most of what an app can have, with contents that a terminal or a template of
-// Terraform would take for its own.
+// declareFinance declares an app with most features of an app, and with texts that a terminal or a
+// Terraform template would interpret.
 func declareFinance(t *testing.T, n *process) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
@@ -81,7 +81,7 @@ func financeJobs() []dispatcher.Job {
 	return []dispatcher.Job{nightly, lambda}
 }
 
-// providerFile is what a directory with resources of the provider needs besides them.
+// providerFile is the further configuration of a directory with resources of the provider.
 const providerFile = `terraform {
   required_providers {
     carillon = {
@@ -91,7 +91,7 @@ const providerFile = `terraform {
 }
 `
 
-// TestExportIsImportedWithoutAChange goes the way of an app that was declared by hand into Terraform.
+// TestExportIsImportedWithoutAChange moves an app that was declared by hand to Terraform.
 func TestExportIsImportedWithoutAChange(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -34,7 +34,7 @@ type fleetWorker struct {
 	exited  chan error
 }
 
-// startWorker starts a worker, which registers itself at a node.
+// startWorker starts a worker that registers itself at a node.
 func startWorker(t *testing.T, binary, id, address string, n *process, token string) *fleetWorker {
 	t.Helper()
 	w := &fleetWorker{id: id, command: exec.Command(binary), exited: make(chan error, 1)}
@@ -83,8 +83,8 @@ func declareSum(t *testing.T, n *process, triggers int) {
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 }
 
-// Workers come, go and die, and a node dies: every fire is done once by one of them, or superseded by a newer one that was done;
-// none fails, and no request goes to a worker that left.
+// Workers start, stop and die, and a node dies. One of them does the work of every fire, or a newer
+// fire supersedes it and is done. No fire fails, and no request goes to a worker that has left.
 func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -148,20 +148,20 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	left, before := time.Now(), ran()
 	until(t, "the others to work on", func() bool { now := ran(); return now["w2"] > before["w2"]+5 && now["w3"] > before["w3"]+5 })
 
-	nodes[0].fireNoMore("fleet", "sum") // so that the ledger is at rest
+	nodes[0].fireNoMore("fleet", "sum") // so that the ledger no longer changes
 	runs := nodes[0].settled(t, "fleet", time.Now())
 	checkFleet(t, nodes[0], runs, left)
 	nodes[0].checkVerify("fleet")
 }
 
-// knows reports whether a node knows an endpoint of the group.
+// knows reports whether a node sees an endpoint of the group.
 func (n *process) knows(id string) bool {
 	n.t.Helper()
 	status := must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers"))
 	return slices.ContainsFunc(status.Endpoints, func(e target.EndpointStatus) bool { return e.ID == id })
 }
 
-// checkFleet checks that every run was done or superseded, and that no attempt which began after two workers had left went to them.
+// checkFleet checks that every run succeeded or was superseded, and that later attempts avoided the departed workers.
 func checkFleet(t *testing.T, n *process, runs []run.Run, left time.Time) {
 	t.Helper()
 	for i := range runs {
@@ -180,8 +180,8 @@ func checkFleet(t *testing.T, n *process, runs []run.Run, left time.Time) {
 	}
 }
 
-// refusedAsStale reports whether a run ended as superseded, and a newer fire of its trigger had been done: the workers fence their
-// handler, and the run of a node that died is adopted late.
+// refusedAsStale reports whether a run was superseded after a newer fire of its trigger: the
+// workers fence their handler, and the run of a dead node is adopted late.
 func refusedAsStale(r run.Run, runs []run.Run) bool {
 	last := len(r.Attempts) - 1
 	return r.State == run.Superseded && last >= 0 && r.Attempts[last].HTTPStatus == http.StatusConflict &&
@@ -190,7 +190,7 @@ func refusedAsStale(r run.Run, runs []run.Run) bool {
 		})
 }
 
-// runsByEndpoint counts the runs of an app that have ended by the endpoint of their last attempt.
+// runsByEndpoint counts the ended runs of an app by the endpoint of their last attempt.
 func (n *process) runsByEndpoint(app string) map[string]int {
 	n.t.Helper()
 	count := map[string]int{}

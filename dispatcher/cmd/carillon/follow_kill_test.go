@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node is killed between every two steps from the end of a run to the end of what follows it. Each run is followed by one
-// run of each of its followers, also through two links of a chain, and by no other.
+// A node is killed between every two steps from the end of a run to the end of its followers. Each
+// run has exactly one run of each follower, also through two links of a chain.
 func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -57,8 +57,8 @@ func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 	})
 }
 
-// chainedJobs are a job that succeeds and is followed by a chain of two, and one that fails and is followed by the end of the
-// chain and by a delivery.
+// chainedJobs are a job that succeeds, followed by a chain of two, and a job that fails, followed
+// by the end of the chain and by a delivery.
 func chainedJobs(url string) []dispatcher.Job {
 	once := run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
 	end := webhookJob("kill", "end", url+"/end", nil)
@@ -73,7 +73,7 @@ func chainedJobs(url string) []dispatcher.Job {
 	return []dispatcher.Job{end, middle, good, bad}
 }
 
-// checkFollowed waits until everything has ended, and compares what follows each run with what its job declares.
+// checkFollowed waits until all runs have ended, and compares the followers of each run with the declared ones.
 func checkFollowed(t *testing.T, n *process) {
 	t.Helper()
 	followers := map[string]string{

@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// TestOutputOfCommands -update writes it.
+// TestOutputOfCommands -update writes the file.
 var update = flag.Bool("update", false, "write testdata/output.txt from what the commands print")
 
-// What differs from one run of the test to the next, and what stands for it in the file.
+// steady returns the patterns of texts that differ between runs of the test, with their replacements.
 func steady() [][2]string {
 	return [][2]string{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?`, "INSTANT"}, {`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} [\d: ]+GMT`, "DATE"},
@@ -27,11 +27,11 @@ func steady() [][2]string {
 		{`\b127\.0\.0\.1:\d+`, "HOST"}, {`evt_[0-9a-z_]+`, "EVENT"}, {`\b[0-9a-v]{24}\b`, "RUN"}, {`\b[0-9a-f]{16}\b`, "NODE"},
 		{`-?\b\d+(\.\d+)?(ns|µs|ms|s)\b`, "TIME"}, {`\b(dns|connect|first byte|last byte) TIME,? ?`, ""},
 		{`  +`, "  "}, {`NODE  \S+  `, "NODE  HOSTNAME  "},
-		{`(?m)^(endpoint \S+)  (down|suspect).*$`, "$1  up"}, // after three checks of their health, for which a slow test has time
+		{`(?m)^(endpoint \S+)  (down|suspect).*$`, "$1  up"}, // after three failed health checks, for which a slow test has time
 	}
 }
 
-// What people and programs see of each command that shows something, from a server with hostile texts.
+// The output for people and programs of each command that shows something, from a server with hostile texts.
 func TestOutputOfCommands(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

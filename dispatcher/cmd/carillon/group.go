@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// groupCommand looks at endpoint groups.
+// groupCommand shows and deletes endpoint groups.
 type groupCommand struct {
 	List   groupListCommand   `cmd:"" help:"List the endpoint groups of an app." example:"carillon group list billing"`
 	Show   groupShowCommand   `cmd:"" help:"Show an endpoint group as it is declared." example:"carillon group show billing/workers"`
@@ -83,7 +83,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// nameOf describes a name of DNS.
+// nameOf describes a DNS name with its members.
 func nameOf(d target.DNSMembers) string {
 	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Name, d.Scheme)
 	if d.Port != 0 {
@@ -92,7 +92,7 @@ func nameOf(d target.DNSMembers) string {
 	return text
 }
 
-// groupStatusCommand shows what a node knows of a group.
+// groupStatusCommand shows the status of a group as a node sees it.
 type groupStatusCommand struct{ groupFlags }
 
 // Run prints the status of the group.
@@ -132,7 +132,7 @@ type groupDeleteCommand struct {
 	Group string `arg:"" name:"app/group" help:"The endpoint group, such as billing/workers."`
 }
 
-// Run deletes the group as it is now.
+// Run deletes the group, unless it has changed since it was read.
 func (d *groupDeleteCommand) Run(ctx context.Context, c console) error {
 	of := groupFlags{apiFlags: d.apiFlags, Group: d.Group}
 	api, app, name, err := of.open(ctx)
@@ -174,7 +174,7 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	}
 	titles := "ENDPOINT\tURL\tWEIGHT\tBACKUP\tSTATE\tSOURCE\tSINCE\tEXPIRES AT\tLABELS"
 	return printList(e.outputFlags, c, all, titles, func(one target.Endpoint) []any {
-		var expires any = "-" // declared ones stay
+		var expires any = "-" // declared endpoints do not expire
 		if one.ExpiresAt != nil {
 			expires = one.ExpiresAt
 		}
@@ -183,8 +183,8 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// endpointState is what operators decide about an endpoint: by a drain, or by the addresses that may be called. Whether it
-// responds, each node knows for itself.
+// endpointState is the decision of operators about an endpoint: a drain, or the addresses that may
+// be called. Each node checks by itself whether it responds.
 func endpointState(e target.Endpoint) stateCell {
 	switch {
 	case e.Refused != "":
@@ -201,7 +201,7 @@ type endpointFlags struct {
 	ID string `arg:"" help:"Id of the endpoint, from carillon endpoint list."`
 }
 
-// set begins or ends the drain of the endpoint.
+// set starts or ends the drain of the endpoint.
 func (e *endpointFlags) set(ctx context.Context, c console, draining bool) error {
 	api, app, group, err := e.open(ctx)
 	if err != nil {

@@ -24,13 +24,13 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// pods are servers at all addresses of this machine, at one port.
+// pods are servers at all addresses of this machine, on one port.
 type pods struct {
 	port int
 
 	mu   sync.Mutex
-	ill  map[string]bool // by address: it fails its health checks
-	runs map[string]int  // by address: how many runs it got
+	ill  map[string]bool // by address; an ill server fails its health checks
+	runs map[string]int  // number of runs by address
 }
 
 func startPods(t *testing.T) *pods {
@@ -76,7 +76,7 @@ func (p *pods) set(address string, ill bool) {
 	p.ill[address] = ill
 }
 
-// stateOf returns what a node knows of the endpoint at an address.
+// stateOf returns the state of the endpoint at an address, as a node sees it.
 func (n *process) stateOf(address string, port int) target.EndpointState {
 	id := strings.ReplaceAll(address, ".", "-") + "-" + strconv.Itoa(port)
 	for _, e := range must[target.GroupStatus](n.t)(n.GroupStatus(n.t.Context(), "fleet", "workers")).Endpoints {
@@ -87,8 +87,8 @@ func (n *process) stateOf(address string, port int) target.EndpointState {
 	return ""
 }
 
-// A name stands for workers that come, go and fall ill, and its name server goes silent: two nodes send every fire to one
-// that is there and well, and none is lost.
+// A name stands for workers that come, go and fail, and its name server stops responding. Two nodes
+// send every fire to a healthy worker, and none is lost.
 func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()

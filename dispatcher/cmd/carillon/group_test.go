@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// addGroups adds a group with a declared and a registered endpoint, a job that uses it, and a group that no job uses.
+// addGroups adds a group with a declared and a registered endpoint, a job that uses it, and an unused group.
 func (s *shop) addGroups(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -27,7 +27,7 @@ func (s *shop) addGroups(t *testing.T) {
 				"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
 				"b": {URL: "https://b.example.com", Backup: true},
 			},
-			// The endpoint stays for as long as a slow test takes.
+			// The endpoint outlives a slow test.
 			Registration: &target.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
 				ExpireAfter: input.Duration(24 * time.Hour)}},
 	}
@@ -41,8 +41,8 @@ func (s *shop) addGroups(t *testing.T) {
 	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
 }
 
-// The example registers a program while it runs, with a token that can do nothing else, and removes it before the program
-// ends.
+// The example registers a program while it runs, with a token limited to that, and deregisters it
+// before the program ends.
 func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -27,15 +27,15 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// The end-to-end tests run what users run: the built binaries as processes, a real
-// database, a real terraform, a real receiver. They wait for things to happen, with
-// deadlines far beyond what they take, and judge order and counts, not speed.
+// The end-to-end tests use the built binaries as processes, a real database, a real terraform and a
+// real receiver. They wait for events with deadlines far beyond the usual times, and check order
+// and counts, not speed.
 
-// patience is how long a test waits for anything. A machine that does much else may be 30 times slower than an idle one, and a
-// test ends as soon as what it waits for has happened.
+// patience is how long a test waits for any event. A busy machine may be 30 times slower than an
+// idle one, and a wait ends as soon as the event happens.
 const patience = 5 * time.Minute
 
-// binaries is where TestMain built carillon and the provider.
+// binaries is the directory in which TestMain built carillon and the provider.
 var binaries string //nolint:gochecknoglobals // TestMain has no other way to hand it over
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		for _, pkg := range []string{"./dispatcher/cmd/carillon", "./provider/cmd/terraform-provider-carillon"} {
 			build := exec.Command("go", "build", "-o", dir, pkg)
-			build.Env = append(os.Environ(), "CGO_ENABLED=0") // as releases are built: it runs on any Linux
+			build.Env = append(os.Environ(), "CGO_ENABLED=0") // as in releases: it runs on any Linux
 			build.Dir = filepath.Join("..", "..", "..")
 			if out, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 		binaries = dir
-		// The settings of this machine are not those of the tests.
+		// The tests do not use the settings of this machine.
 		if err := errors.Join(os.Setenv("CARILLON_ENV_FILE", ""), os.Unsetenv("CARILLON_TOFU")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -88,7 +88,7 @@ type process struct {
 	exited   chan error
 }
 
-// lockedBuffer is written by a process's pipe and read by the test.
+// lockedBuffer is a buffer that the pipe of a process writes and the test reads.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -134,7 +134,7 @@ func newToken(t *testing.T, database string) string {
 	return strings.TrimSpace(out)
 }
 
-// quick makes recovery fast enough for a test.
+// quick returns flags that make recovery fast enough for a test.
 func quick() []string {
 	return []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=4s"}
 }
@@ -167,11 +167,11 @@ func (n *process) awaitReady() {
 	})
 }
 
-// givenAddresses are those that freeAddress has returned.
+// givenAddresses are the addresses that freeAddress has returned.
 var givenAddresses sync.Map //nolint:gochecknoglobals // tests run in parallel and share the ports of the machine
 
-// freeAddress returns an address for a process that listens there later, or again after it was killed. No other test of this
-// package gets it meanwhile.
+// freeAddress returns an address for a process that starts later, or again after a kill. No other
+// test of this package gets it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for {
@@ -188,14 +188,14 @@ func launchNode(t *testing.T, database, token string, env []string, args ...stri
 	return launchNodeIn(t, surroundings{}, database, token, env, args...)
 }
 
-// surroundings are what a node is to come along with.
+// surroundings are what a node process starts with.
 type surroundings struct {
-	program string   // empty: the built one
-	log     *os.File // nil: it is kept for the test
-	files   int      // how many it may have open; 0: as many as the test
+	program string   // empty for the built one
+	log     *os.File // nil to keep it for the test
+	files   int      // limit of open files; 0 for that of the test
 }
 
-// launchNodeIn is launchNode in some surroundings.
+// launchNodeIn is launchNode with surroundings.
 func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *process {
 	t.Helper()
 	address := freeAddress(t)
@@ -268,12 +268,12 @@ func (n *process) awaitEnd() {
 	}
 }
 
-// elapse lets real time pass. It is the only wait of a fixed length in these tests, for three things that
-// have no event to wait for: a target that takes its time, a process that must be missing for a while, and
+// elapse lets real time pass. It is the only wait of fixed length in these tests, for three cases
+// without an event to wait for: a slow target, a process that must be missing for a while, and
 // another process that must do nothing.
 func elapse(d time.Duration) { <-time.NewTimer(d).C }
 
-// until polls a condition of another process, which cannot signal that it has become true.
+// until polls a condition of another process, which cannot signal the test.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -287,15 +287,15 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// awaitHeartbeats waits until heartbeats of the fleet have come for so long. Unlike a pause of the test it shows that nodes had the
-// time to do what they must not do: a node without processor time sends none.
+// awaitHeartbeats waits until heartbeats of the fleet have come for so long. Unlike a pause of the test, it
+// proves that the nodes had time to do something wrong: a node without processor time sends none.
 func (n *process) awaitHeartbeats(long time.Duration) {
 	n.t.Helper()
 	since := n.lastHeartbeat()
 	until(n.t, "heartbeats over "+long.String(), func() bool { return n.lastHeartbeat().Sub(since) > long })
 }
 
-// lastHeartbeat returns when the latest heartbeat of any node came, by the clock of the database.
+// lastHeartbeat returns the time of the latest heartbeat of any node, by the database's clock.
 func (n *process) lastHeartbeat() (latest time.Time) {
 	n.t.Helper()
 	for _, node := range must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items {
@@ -306,8 +306,8 @@ func (n *process) lastHeartbeat() (latest time.Time) {
 	return latest
 }
 
-// begunAfter returns the ids of runs of an app whose latest attempt began after an instant. Unlike the requests that have arrived,
-// which may have been under way for long, it shows when a node decided to send.
+// begunAfter returns the runs of an app with a latest attempt that began after an instant. Unlike
+// the arrival of requests, which may be delayed, it shows when a node decided to send.
 func (n *process) begunAfter(app string, instant time.Time) (ids []string) {
 	n.t.Helper()
 	for _, run := range n.allRuns(app) {
@@ -330,7 +330,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// must returns a value that a call gave without error.
+// must returns the value of a call that must not fail.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
@@ -341,7 +341,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// webhookJob returns a job that rings url.
+// webhookJob returns a job that calls url.
 func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Job {
 	job := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Triggers: map[string]dispatcher.Trigger{}}}
 	job.Target.Webhook = &target.Webhook{}
@@ -356,7 +356,7 @@ func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Jo
 	return job
 }
 
-// fireNoMore lets the triggers of a job, which are intervals, fire once a year from now on. A pause would hold retries back.
+// fireNoMore makes the interval triggers of a job fire once a year from now on. A pause would delay retries.
 func (n *process) fireNoMore(app, job string) {
 	n.t.Helper()
 	stored := must[dispatcher.Job](n.t)(n.Job(n.t.Context(), app, job))
@@ -367,7 +367,7 @@ func (n *process) fireNoMore(app, job string) {
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), stored, client.Condition{Existing: true}))
 }
 
-// patient returns a job whose requests do not time out while the receiver of the test has no processor time.
+// patient returns a job with a timeout that does not expire while the test's receiver lacks processor time.
 func patient(job dispatcher.Job) dispatcher.Job {
 	job.Target.Webhook.Timeout = input.Duration(patience)
 	return job
@@ -451,7 +451,7 @@ func (w *workspace) apply(args ...string) {
 	}
 }
 
-// terraformBinary finds terraform or tofu; with CI=true its absence is a failure.
+// terraformBinary finds terraform or tofu; with CI=true the test fails without one.
 func terraformBinary(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("CARILLON_TERRAFORM"), "terraform", "tofu"} {

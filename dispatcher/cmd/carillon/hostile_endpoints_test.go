@@ -33,14 +33,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// names is a name server that says where names lead. A name with several addresses leads to one after the other, and to the
-// last one from then on.
+// names is a name server. A name with several addresses returns one after the other, and then the
+// last one repeatedly.
 type names struct {
 	mu sync.Mutex
 	of map[string][]string
 }
 
-// lead lets a name lead to addresses.
+// lead sets the addresses of a name.
 func (n *names) lead(name string, addresses ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,7 +58,7 @@ func (n *names) dial(context.Context, string, string) (net.Conn, error) {
 	return here, nil
 }
 
-// respond responds to a question, as TCP frames it.
+// respond responds to one DNS query over TCP.
 func (n *names) respond(conn net.Conn) error {
 	frame := make([]byte, 2)
 	if _, err := io.ReadFull(conn, frame); err != nil {
@@ -93,16 +93,16 @@ func (n *names) respond(conn net.Conn) error {
 
 const guardedSecret = "s3cr3t-of-the-group"
 
-// guardedGroup is a node in this process with a group that takes registrations from 127.0.0.7 alone. What listens at other
-// addresses of the same port is not to be reached.
+// guardedGroup is a node in this process, with a group that accepts registrations only from
+// 127.0.0.7. Listeners at other addresses of the same port must not be reached.
 type guardedGroup struct {
 	t        *testing.T
 	admin    *client.Client
 	worker   *client.Client // has the scope register in the app
 	names    *names
 	port     string
-	arrived  chan string  // what the worker's Authorization was
-	trespass atomic.Int32 // connections to what nobody may call
+	arrived  chan string  // the Authorization headers that the worker received
+	trespass atomic.Int32 // connections to forbidden addresses
 }
 
 func newGuardedGroup(t *testing.T) *guardedGroup {
@@ -148,7 +148,7 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 // listen starts the worker at 127.0.0.7, and listeners on its port at other addresses of this machine.
 func (h *guardedGroup) listen() {
 	h.t.Helper()
-	address := freeAddress(h.t) // whose port is free at the other addresses, too, but for programs that chose it by themselves
+	address := freeAddress(h.t) // its port is free at the other addresses, too, unless a program chose it there
 	_, h.port, _ = net.SplitHostPort(address)
 	worker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -210,7 +210,7 @@ func (h *guardedGroup) register(app, id, url string) error {
 	return err
 }
 
-// run runs the job by hand, and returns the run when it has ended.
+// run runs the job by hand, and returns the run after its end.
 func (h *guardedGroup) run() (r run.Run) {
 	h.t.Helper()
 	requested := must[run.Run](h.t)(h.admin.RunJob(h.t.Context(), "shop", "work"))
@@ -221,9 +221,9 @@ func (h *guardedGroup) run() (r run.Run) {
 	return r
 }
 
-// What a worker with a stolen token registers leads no request, no probe and no secret out of the networks and ports of the
-// group, and what refuses it says why.
-func TestHostileRegistrantGetsNothing(t *testing.T) {
+// Registrations with a stolen worker token send no request, no probe and no secret outside the
+// networks and ports of the group, and each refusal says why.
+func TestHostileRegistrantReachesNoOtherAddress(t *testing.T) {
 	t.Parallel()
 	h := newGuardedGroup(t)
 	for url, says := range map[string]string{
@@ -256,7 +256,7 @@ func TestHostileRegistrantGetsNothing(t *testing.T) {
 	if err := h.register("bank", "evil", "http://127.0.0.7:"+h.port); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
 		t.Errorf("registering in the group of another app: %v, want it forbidden", err)
 	}
-	// The networks are those of loopback addresses, so that this name may lead to one of them; it does not.
+	// The networks are loopback networks, so this name could resolve into them; it does not.
 	if err := h.register("shop", "evil", "http://localhost:"+h.port); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestHostileRegistrantGetsNothing(t *testing.T) {
 		t.Errorf("run = %+v, want no endpoint", r)
 	}
 
-	// A name is accepted, and judged by where it leads whenever a node connects.
+	// A name is accepted. Each connection checks the address that it resolves to.
 	url := "http://worker.test:" + h.port
 	if err := h.register("shop", "evil", url); err != nil {
 		t.Fatal(err)

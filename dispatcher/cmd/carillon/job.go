@@ -56,7 +56,7 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// stateOfJob is what an operator wants to know first.
+// stateOfJob returns the most important state of a job for an operator.
 func stateOfJob(job dispatcher.Job) stateCell {
 	broken := ""
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
@@ -75,7 +75,7 @@ func stateOfJob(job dispatcher.Job) stateCell {
 	return stateCell(strings.ToLower(string(job.State)))
 }
 
-// nextFire is the earliest fire of the triggers of a job that are not paused.
+// nextFire returns the earliest fire of the unpaused triggers of a job.
 func nextFire(job dispatcher.Job) any {
 	var first *time.Time
 	for _, t := range job.Triggers {
@@ -109,7 +109,7 @@ func (s *jobShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Job, jobLines)
 }
 
-// jobLines are what people see of a job.
+// jobLines adds the lines about a job.
 func jobLines(l *lines, job dispatcher.Job) {
 	l.add("job", job.App+"/"+job.Name)
 	l.add("description", job.Description)
@@ -155,7 +155,7 @@ func stateOfTrigger(t dispatcher.Trigger) string {
 	return string(t.State)
 }
 
-// pausedBy says who paused something, when and why; empty: nobody.
+// pausedBy describes who paused something, when and why; empty if it is not paused.
 func pausedBy(p dispatcher.Pause) string {
 	if p.PausedAt == nil {
 		return ""
@@ -170,7 +170,7 @@ func pausedBy(p dispatcher.Pause) string {
 	return text
 }
 
-// targetOf says what a job calls, in a line.
+// targetOf describes the target of a job in a line.
 func targetOf(target target.Target) string {
 	switch {
 	case target.Webhook != nil:
@@ -198,7 +198,7 @@ func concurrencyOf(job dispatcher.Job) string {
 	return text
 }
 
-// jobStateCommand is about the state that the runs of a job carry.
+// jobStateCommand shows and changes the state that the runs of a job carry.
 type jobStateCommand struct {
 	Show  jobStateShowCommand  `cmd:"" help:"Show the state that the next run of a job gets." example:"carillon job state show billing/invoices"`
 	Set   jobStateSetCommand   `cmd:"" group:"operate" help:"Set the state that the next run of a job gets." example:"carillon job state set billing/invoices '{\"cursor\": 4711}'"`
@@ -229,7 +229,7 @@ func (j *jobFlags) show(l *lines, state run.CarriedState) {
 	l.add("discarded", discarded(state.DiscardedRun))
 }
 
-// discarded says whose state was discarded; empty: nobody's.
+// discarded describes the run with a discarded state; empty without one.
 func discarded(run string) string {
 	if run == "" {
 		return ""
@@ -270,7 +270,7 @@ func (s *jobStateSetCommand) Run(ctx context.Context, c console) error {
 	return s.print(c, stored)
 }
 
-// atRevision is the condition that a revision is current; 0: whatever there is.
+// atRevision is the condition that a revision is current; 0 accepts every revision.
 func atRevision(revision int64) client.Condition {
 	if revision == 0 {
 		return client.Condition{Existing: true}
@@ -309,7 +309,7 @@ type jobStripCommand struct {
 	Next    int    `default:"20" help:"How many of the coming ones to show, 0 to 100."`
 }
 
-// Run prints the strip. It fails if the ledger should know a scheduled time but does not.
+// Run prints the strip. It fails if the ledger lacks a scheduled time that it should have.
 func (s *jobStripCommand) Run(ctx context.Context, c console) error {
 	names, err := cutPath(s.Trigger, "APP/JOB/TRIGGER", 3)
 	if err != nil {
@@ -358,7 +358,7 @@ func (s *jobStripCommand) print(c console, strip view.Strip) error {
 	})
 }
 
-// durationCell is a duration, or empty if it is not known.
+// durationCell returns a duration, or "" if it is unknown.
 func durationCell(d input.Duration) string {
 	if d == 0 {
 		return ""

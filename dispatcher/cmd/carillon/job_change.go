@@ -26,12 +26,12 @@ type jobRunCommand struct {
 	payloadFlags
 }
 
-// payloadFlags give a payload in place of the job's.
+// payloadFlags set a payload in place of the job's.
 type payloadFlags struct {
 	Payload string `placeholder:"JSON|@FILE|-" help:"Payload in place of the job's: JSON, @ and the path of a file with JSON, or - for standard input."`
 }
 
-// read returns the payload; nil: none was given.
+// read returns the payload; nil if none was given.
 func (f payloadFlags) read(c console) (json.RawMessage, error) {
 	text, from := []byte(f.Payload), "--payload"
 	var err error
@@ -54,7 +54,7 @@ func (f payloadFlags) read(c console) (json.RawMessage, error) {
 	return text, nil
 }
 
-// Run queues a run, and waits for its end if asked to.
+// Run queues a run, and with --wait waits for its end.
 func (r *jobRunCommand) Run(ctx context.Context, c console) error {
 	payload, err := r.read(c)
 	if err != nil {
@@ -77,7 +77,7 @@ type runRetryCommand struct {
 	waitFlags
 }
 
-// Run queues the run again, and waits for its end if asked to.
+// Run queues the run again, and with --wait waits for its end.
 func (r *runRetryCommand) Run(ctx context.Context, c console) error {
 	api, err := r.client(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *runCancelCommand) Run(ctx context.Context, c console) error {
 	return printRunLine(c, r.outputFlags, run)
 }
 
-// printRunLine prints a run: as one line for people.
+// printRunLine prints a run; for people, as one line.
 func printRunLine(c console, o outputFlags, run run.Run) error {
 	if o.Output != outputTable {
 		return printObject(o, c, run, nil)
@@ -123,7 +123,7 @@ type pauseFlags struct {
 	Job string `arg:"" name:"app/job[/trigger]" help:"The job, such as billing/invoices, or one trigger of it, such as billing/invoices/berlin."`
 }
 
-// set calls change with the job and the trigger, which may be empty, and prints the job, or for people what was done.
+// set calls change with the job and the trigger, which may be empty, and prints the job, or a sentence for people.
 func (p *pauseFlags) set(
 	ctx context.Context, c console, said string, change func(api *client.Client, of client.Pausable) (dispatcher.Job, error),
 ) error {
@@ -195,7 +195,7 @@ func (r *jobRenameCommand) rename() dispatcher.JobRename {
 	return dispatcher.JobRename{Name: r.Name, Triggers: r.Trigger}
 }
 
-// Run renames it, and prints the job, or for people what was done.
+// Run renames the job and prints it, or a sentence for people.
 func (r *jobRenameCommand) Run(ctx context.Context, c console) error {
 	api, app, name, err := r.open(ctx)
 	if err != nil {

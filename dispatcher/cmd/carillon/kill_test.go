@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// mortal builds a node that dies where CHAOS says, once.
+// mortal builds a node that dies once, at the point in CHAOS.
 var mortal = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(binaries, "carillon-chaos")
 	build := exec.Command("go", "build", "-tags", "chaos", "-o", program, "./dispatcher/cmd/carillon")
@@ -31,9 +31,9 @@ var mortal = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// A node is killed between every two steps of an attempt, at the first visit and at a later one, in first
-// attempts and in retries. Each attempt is sent at most once, each run that may be repeated gets its response,
-// and a run with delivery at most once is never sent twice.
+// A node is killed between every two steps of an attempt, at the first visit and at a later one, in
+// first attempts and in retries. Each attempt is sent at most once, each run that may be repeated
+// gets its response, and a run with delivery at most once is never sent twice.
 func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 		var mu sync.Mutex
 		hits := map[string]int{}
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
-			if a.path == "/once" { // so that some are in flight at later visits, most of which are the other job's
+			if a.path == "/once" { // so that some are in flight at later visits, which mostly belong to the other job
 				elapse(500 * time.Millisecond)
 			}
 			mu.Lock()
@@ -84,7 +84,7 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 	})
 }
 
-// settled waits until all runs of instants before one have ended, and returns them.
+// settled waits until all runs scheduled before an instant have ended, and returns them.
 func (n *process) settled(t *testing.T, app string, before time.Time) []run.Run {
 	t.Helper()
 	var runs []run.Run
@@ -104,7 +104,7 @@ func (n *process) settled(t *testing.T, app string, before time.Time) []run.Run 
 	return runs
 }
 
-// awaitDeath waits until the node has been killed by itself; anything else fails the test.
+// awaitDeath waits until the node kills itself; any other exit fails the test.
 func (n *process) awaitDeath(t *testing.T, where string) {
 	t.Helper()
 	select {
@@ -117,7 +117,7 @@ func (n *process) awaitDeath(t *testing.T, where string) {
 	}
 }
 
-// checkKilled compares what was sent with what the ledger says of runs.
+// checkKilled compares the requests with the runs in the ledger.
 func checkKilled(t *testing.T, n *process, r *receiver, runs []run.Run) {
 	t.Helper()
 	sent, ofEvent := map[string]int{}, map[string]int{}

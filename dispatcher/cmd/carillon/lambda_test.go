@@ -33,8 +33,8 @@ type lambdaService struct {
 
 	mu        sync.Mutex
 	invokes   int
-	functions []string // as they were named, one for each invocation
-	throttles int      // how many of the next invocations are throttled
+	functions []string // names of the invoked functions, in order
+	throttles int      // number of invocations to throttle next
 	pending   map[string]chan functionResult
 }
 
@@ -126,7 +126,7 @@ func (s *lambdaService) invoke(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(ended.payload)
 }
 
-// of counts the invocations of a function by the name that it was invoked by.
+// of counts the invocations of a function, by the name in the request.
 func (s *lambdaService) of(function string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *lambdaService) of(function string) int {
 	return n
 }
 
-// environment is that of a node which invokes functions here.
+// environment returns the variables for a node that invokes functions here.
 func (s *lambdaService) environment() []string {
 	return []string{
 		"AWS_ENDPOINT_URL_LAMBDA=" + s.URL, "AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY=hunter2hunter2",
@@ -153,13 +153,13 @@ func (s *lambdaService) count() int {
 	return s.invokes
 }
 
-// anyFunction are bounds of an app that may invoke all functions as all roles.
+// anyFunction are bounds of an app that may invoke every function with every role.
 func anyFunction() *target.Bounds {
 	return &target.Bounds{Lambda: target.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
 }
 
-// A function is throttled twice and invoked again later, without spending the only attempt that its
-// job has, and one that fails is invoked again and then given up: one Invoke for each attempt.
+// A throttled function is invoked again later, and the two throttles do not use up the job's only
+// attempt. A failing function is invoked again and then given up. Each attempt is one Invoke.
 func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -275,8 +275,8 @@ resource "carillon_job" "elsewhere" {
 }
 `
 
-// Terraform declares functions, which are then invoked on schedule; another qualifier is invoked
-// once it is declared, and a plan finds nothing to do however often they were invoked.
+// Terraform declares functions, which are then invoked on schedule. A new qualifier is invoked once
+// it is declared, and invocations never change the plan.
 func TestTerraformDeclaresFunctions(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -298,7 +298,7 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 				t.Errorf("plan after %s was invoked: exit %d, want 0, for nothing is to be changed:\n%s", function, code, out)
 			}
 		}
-		n.settled(t, "fn", time.Now()) // what was to invoke it without the qualifier has
+		n.settled(t, "fn", time.Now()) // wait for runs that still use no qualifier
 		before, live := s.of("sample"), s.of("sample:live")
 		until(t, "the alias to be invoked again", func() bool { return s.of("sample:live") >= live+2 })
 		if after := s.of("sample"); after != before {

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// fakeSystemctl returns the environment of a program that finds a systemctl which records its arguments, and the file
-// of these.
+// fakeSystemctl returns an environment with a fake systemctl that records its arguments, and the
+// file that it writes.
 func fakeSystemctl(t *testing.T) (env, record string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestLifecycleAgentOfAnInstance(t *testing.T) {
 			if code != tt.code || !strings.Contains(stderr, tt.says) {
 				t.Errorf("exit code %d, want %d, and a message with %q:\n%s", code, tt.code, tt.says, stderr)
 			}
-			stopped, _ := os.ReadFile(record) // there is none if nothing was stopped
+			stopped, _ := os.ReadFile(record) // the file is missing if nothing was stopped
 			if diff := cmp.Diff(tt.stopped, string(stopped)); diff != "" {
 				t.Error("systemctl (-want +got):\n" + diff)
 			}

@@ -1,5 +1,5 @@
-// Command carillon calls webhooks on schedule. It holds the dispatcher node, its HTTP API and the tools of
-// its operator.
+// Command carillon calls webhooks on schedule. It contains the dispatcher node, its HTTP API and
+// the tools for operators.
 package main
 
 import (
@@ -34,7 +34,7 @@ type cli struct {
 	zonesFlag
 }
 
-// nodeCommands are those of who runs nodes.
+// nodeCommands run and check nodes.
 type nodeCommands struct {
 	Serve   serveCommand   `cmd:"" group:"node" help:"Run a dispatcher node with its HTTP API." example:"carillon serve --database postgres://carillon@db/carillon --listen 0.0.0.0:8080"`
 	Migrate migrateCommand `cmd:"" group:"node" help:"Update the database schema." example:"carillon migrate --database postgres://carillon@db/carillon"`
@@ -44,7 +44,7 @@ type nodeCommands struct {
 	Secret  secretCommand  `cmd:"" group:"node" help:"Create and replace the keys of stored secrets."`
 }
 
-// lookCommands are those of who looks at what happens.
+// lookCommands show what happens.
 type lookCommands struct {
 	Job       jobCommand        `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
 	Runs      runCommand        `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
@@ -63,7 +63,7 @@ type lookCommands struct {
 	Slot      slotCommand       `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
 }
 
-// operateCommands are those of who steps in.
+// operateCommands change what happens.
 type operateCommands struct {
 	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
 	Bulk     bulkCommand     `cmd:"" group:"operate" help:"Pause, resume or run all jobs, or cancel or retry all runs, that a filter selects."`
@@ -77,7 +77,7 @@ type operateCommands struct {
 	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`
 }
 
-// declareCommands are those of who declares jobs.
+// declareCommands declare jobs and check schedules.
 type declareCommands struct {
 	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`
 	Diff     diffCommand     `cmd:"" group:"declare" help:"Compare Terraform files with what the server has." example:"carillon diff infrastructure/jobs"`
@@ -85,15 +85,15 @@ type declareCommands struct {
 	Schedule scheduleCommand `cmd:"" group:"declare" help:"Work with schedule expressions."`
 }
 
-// developCommands are those of who tries or builds Carillon.
+// developCommands are for trying and building Carillon.
 type developCommands struct {
 	Dev        devCommand        `cmd:"" group:"develop" help:"Run a node, a receiver and the quickstart example on this machine." example:"carillon dev --terraform /usr/bin/terraform --provider bin/terraform-provider-carillon"`
 	Completion completionCommand `cmd:"" group:"develop" help:"Print a script that completes commands in a shell." example:"carillon completion bash"`
 	Version    versionCommand    `cmd:"" group:"develop" help:"Print the version." example:"carillon version"`
 }
 
-// BeforeReset reads the variables of a command's flags, and reports all that cannot be read. Kong, which reads
-// them next, would report the first of them.
+// BeforeReset reads the variables of a command's flags, and reports all invalid ones. Kong, which
+// reads them next, would report only the first.
 func (*cli) BeforeReset(parsed *kong.Context) error {
 	for _, step := range parsed.Path {
 		if step.Flag != nil && step.Flag.Name == "help" {
@@ -107,10 +107,10 @@ func (*cli) BeforeReset(parsed *kong.Context) error {
 	return errors.Join(problems...)
 }
 
-// flagVariables are those of all commands.
+// flagVariables returns the variables of all commands.
 func flagVariables() node.Variables { return node.VariablesOf(reflect.TypeFor[cli]()) }
 
-// groups are the headings of the help.
+// groups returns the headings of the help.
 func groups() []kong.Group {
 	return []kong.Group{
 		{Key: "node", Title: "Run a node"},
@@ -122,7 +122,7 @@ func groups() []kong.Group {
 	}
 }
 
-// newParser returns the parser of a command line. exit is called with its code after help or the version.
+// newParser returns a parser of command lines. It calls exit with a code after help or the version.
 func newParser(commands *cli, c console, exit func(code int), options ...kong.Option) *kong.Kong {
 	parser, err := kong.New(commands, append([]kong.Option{
 		kong.Name("carillon"),
@@ -142,7 +142,7 @@ func newParser(commands *cli, c console, exit func(code int), options ...kong.Op
 	return parser
 }
 
-// helpWithExample prints the help of a command, and an example of how to use it.
+// helpWithExample prints the help of a command with an example.
 func helpWithExample(options kong.HelpOptions, parsed *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, parsed); err != nil {
 		return err
@@ -155,7 +155,7 @@ func helpWithExample(options kong.HelpOptions, parsed *kong.Context) error {
 	return err
 }
 
-// console is input and output of a command.
+// console is the input and output of a command.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
@@ -168,8 +168,8 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		// The first signal starts a drain. Before that becomes visible, signals have their usual effect again,
-		// so a second one ends the process at once.
+		// The first signal starts a drain. Signals get their default effect back before the drain
+		// becomes visible, so a second one ends the process at once.
 		signal.Stop(signals)
 		drain()
 	}()
@@ -188,7 +188,7 @@ func execute(ctx context.Context, args []string, c console) int {
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(c))
 	parsed, err := parser.Parse(args)
 	if exited >= 0 {
-		return exited // --help
+		return exited // after --help
 	}
 	if fileErr != nil && (err != nil || parsed.Command() != "version") {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
@@ -209,7 +209,7 @@ func execute(ctx context.Context, args []string, c console) int {
 	return fail(c, err)
 }
 
-// explainSettings says of an error about a setting that there is a file of them, which this user may not read.
+// explainSettings adds to an error about a setting that the user may not read the file of settings.
 func explainSettings(err error, unreadable string) error {
 	if unreadable == "" {
 		return err
@@ -217,10 +217,10 @@ func explainSettings(err error, unreadable string) error {
 	return fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
 }
 
-// versionCommand prints the version, and that of the time zone data.
+// versionCommand prints the versions of the program and of its time zone data.
 type versionCommand struct{}
 
-// Run prints the versions, each on a line of its own.
+// Run prints one version per line.
 func (versionCommand) Run(c console) error {
 	_, err := fmt.Fprintf(c.out, "carillon %s\n%s\n", version, node.DescribeZones())
 	return err

@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// notAlways are the metrics that only some nodes have, with the flag or the state that brings them.
+// notAlways are the metrics that only some nodes have, with the flag or state that they need.
 var notAlways = map[string]string{
 	"carillon_task_protection":                             "--task-protection",
 	"carillon_task_protection_errors_total":                "--task-protection",
@@ -34,8 +34,8 @@ var notAlways = map[string]string{
 	"carillon_target_certificate_expiry_timestamp_seconds": "a client certificate for a target",
 }
 
-// TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards reads the metrics of a node over PostgreSQL that has fired, and
-// compares everything that names them.
+// TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards reads the metrics of a node over PostgreSQL
+// that has fired, and compares them with all texts that name metrics.
 func TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -70,10 +70,10 @@ func TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards(t *testing.T) {
 	})
 }
 
-// metricsOf is what a node serves.
+// metricsOf has the metrics of a node.
 type metricsOf struct {
 	text     string
-	jobs     string // of /metrics/jobs
+	jobs     string // from /metrics/jobs
 	families map[string]*dto.MetricFamily
 }
 
@@ -103,7 +103,7 @@ func liveMetrics(t *testing.T) metricsOf {
 	return m
 }
 
-// parsed returns the families of a text of metrics, by name.
+// parsed parses metrics and returns their families by name.
 func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -114,7 +114,7 @@ func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// repository is the path of a file of the repository.
+// repository returns the path of a file of the repository.
 func repository(parts ...string) string {
 	return filepath.Join(append([]string{"..", "..", ".."}, parts...)...)
 }
@@ -133,7 +133,7 @@ func promtoolOn(t *testing.T, input string, args ...string) {
 	}
 }
 
-// valuesOf returns the values of a label in a family; nil: it has no such label.
+// valuesOf returns the values of a label in a family; nil without the label.
 func valuesOf(family *dto.MetricFamily, label string) []string {
 	var values []string
 	for _, metric := range family.GetMetric() {
@@ -147,7 +147,7 @@ func valuesOf(family *dto.MetricFamily, label string) []string {
 	return slices.Compact(values)
 }
 
-// openLabels have values that no page lists.
+// openLabels have values that no page can list.
 var openLabels = []string{"app", "job", "version", "zones", "go"}
 
 var metricRow = regexp.MustCompile("(?m)^\\| `(carillon_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|")
@@ -198,7 +198,7 @@ var (
 	part     = regexp.MustCompile(`_(bucket|count|sum)$`)
 )
 
-// familiesIn returns the names of the families that an expression names.
+// familiesIn returns the families that an expression names.
 func familiesIn(expression string, families map[string]*dto.MetricFamily) []string {
 	var names []string
 	for _, found := range selector.FindAllStringSubmatch(expression, -1) {
@@ -244,7 +244,7 @@ func checkExpression(t *testing.T, where, expression string, families map[string
 	}
 }
 
-// expressionsOfRules returns the expressions of the alerts.
+// expressionsOfRules returns the expressions of the alerting rules.
 func expressionsOfRules(t *testing.T) []string {
 	t.Helper()
 	text := must[[]byte](t)(os.ReadFile(repository("examples", "prometheus", "alerts.yml")))
@@ -259,7 +259,7 @@ func expressionsOfRules(t *testing.T) []string {
 	return all
 }
 
-// dashboard is what the test reads of a dashboard of Grafana.
+// dashboard has the tested parts of a Grafana dashboard.
 type dashboard struct {
 	UID        string
 	Templating struct{ List []struct{ Name, Type string } }
@@ -314,7 +314,7 @@ func checkDashboard(t *testing.T, name string, families map[string]*dto.MetricFa
 	return expressions
 }
 
-// checkRest checks that each metric is in a dashboard, or in the list of docs/how-to/monitor.md of those that are not.
+// checkRest checks that each metric is in a dashboard, or in the list of other metrics in docs/how-to/monitor.md.
 func checkRest(t *testing.T, expressions []string, families map[string]*dto.MetricFamily) {
 	t.Helper()
 	page := string(must[[]byte](t)(os.ReadFile(repository("docs", "how-to", "monitor.md"))))

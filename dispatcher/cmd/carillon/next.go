@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
-// nextCommand lists what an app fires soon.
+// nextCommand lists the next fires of an app.
 type nextCommand struct {
 	apiFlags
 	outputFlags
@@ -25,20 +25,20 @@ type nextCommand struct {
 	Each     int            `default:"10" help:"How many fires of one trigger to list, 1 to 1000; the others are counted."`
 }
 
-// upcoming is one fire that is to come.
+// upcoming is an upcoming fire.
 type upcoming struct {
 	At      time.Time  `json:"at"`
 	Job     string     `json:"job"`
 	Trigger string     `json:"trigger"`
-	DueAt   *time.Time `json:"due_at,omitempty"` // if jitter moves it
-	// Held says why the fire will not run at that time, empty if it will.
+	DueAt   *time.Time `json:"due_at,omitempty"` // with jitter
+	// Held is why the fire will not run at that time; empty if it will.
 	Held string `json:"held,omitempty"`
-	// More is how many fires of the trigger follow that are not listed, on the last one that is; the last of them is at Until.
+	// More, on the last listed fire of a trigger, counts the unlisted ones. Until is the last of them.
 	More  int        `json:"more,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// Run prints the fires of all jobs in the order of time.
+// Run prints the fires of all jobs, ordered by time.
 func (n *nextCommand) Run(ctx context.Context, c console) error {
 	now := time.Now()
 	zone := now.Location()
@@ -73,7 +73,7 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// zoneName is the title of times in a zone.
+// zoneName is the column title for times in a zone.
 func zoneName(zone *time.Location) string {
 	if zone == time.Local {
 		return "LOCAL TIME"
@@ -81,7 +81,7 @@ func zoneName(zone *time.Location) string {
 	return zone.String()
 }
 
-// note says what is special about a fire.
+// note describes what is special about a fire.
 func (u upcoming) note(zone *time.Location) string {
 	var parts []string
 	if u.Held != "" {
@@ -96,7 +96,7 @@ func (u upcoming) note(zone *time.Location) string {
 	return strings.Join(parts, "; ")
 }
 
-// fires returns the fires of an app in (from, to], and which triggers cannot be evaluated.
+// fires returns the fires of an app in (from, to], and the triggers that cannot be evaluated.
 func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all []upcoming, problems []string) {
 	calendars := dispatcher.CompileCalendars(content.Calendars)
 	for _, job := range content.Jobs {
@@ -122,7 +122,7 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 	return all, problems
 }
 
-// listed returns the fires of one trigger. Those of a fixed delay after next depend on how long the run takes.
+// listed returns the fires of one trigger. With a fixed delay, fires after next depend on the duration of the run.
 func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to time.Time) (found []upcoming) {
 	const most = 100_000
 	var times []time.Time
@@ -145,7 +145,7 @@ func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to tim
 	return found
 }
 
-// whyHeld says why fires of a trigger do not run at their time, or nothing.
+// whyHeld returns why fires of a trigger do not run at their time, or "".
 func whyHeld(app access.App, job dispatcher.Job, t dispatcher.Trigger, at time.Time) string {
 	switch {
 	case app.Bounds != nil && app.Bounds.Suspended:
@@ -171,5 +171,5 @@ func whyHeld(app access.App, job dispatcher.Job, t dispatcher.Trigger, at time.T
 	return ""
 }
 
-// lasts tells whether a pause that ends at until, nil: never by itself, holds at a time.
+// lasts reports whether a pause until a time, nil for no end, is active at a time.
 func lasts(until *time.Time, at time.Time) bool { return until == nil || until.After(at) }

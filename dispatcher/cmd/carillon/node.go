@@ -114,7 +114,7 @@ func (s *slotListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	return printList(s.outputFlags, c, slots.Items, "RUN\tENDPOINT\tNODE\tSINCE", func(slot dispatcher.Slot) []any {
-		node := "-" // between two attempts
+		node := "-" // between attempts
 		if slot.Node != nil {
 			node = slot.Node.String()
 		}

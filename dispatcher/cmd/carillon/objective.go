@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// objectiveCommand shows how jobs do by their objectives.
+// objectiveCommand shows the objectives of jobs and their status.
 type objectiveCommand struct {
 	List objectiveListCommand `cmd:"" help:"List the jobs with an objective, and how they do." example:"carillon objective list billing"`
 	Show objectiveShowCommand `cmd:"" help:"Show how a job does by its objective." example:"carillon objective show billing/invoices"`
@@ -30,7 +30,7 @@ func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// objectiveOf says what an objective is; empty: there is none.
+// objectiveOf describes an objective; empty without one.
 func objectiveOf(o *dispatcher.Objective) string {
 	if o == nil {
 		return ""
@@ -46,7 +46,7 @@ func yesIf(is bool) string {
 	return ""
 }
 
-// attained is the share of fires that were in time.
+// attained returns the share of fires that were on time.
 func attained(s dispatcher.ObjectiveStatus) string {
 	if s.Attained == nil {
 		return "no fires"
@@ -56,7 +56,7 @@ func attained(s dispatcher.ObjectiveStatus) string {
 
 func percent(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) + "%" }
 
-// burnRate says how many times as fast as it may the budget goes.
+// burnRate formats how many times too fast the error budget burns.
 func burnRate(s dispatcher.ObjectiveStatus, span string) string {
 	return strconv.FormatFloat(s.BurnRates[span], 'f', 1, 64) + "x"
 }
@@ -86,7 +86,7 @@ func (o *objectiveShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// statisticsCommand shows what the runs of each day came to.
+// statisticsCommand shows the outcomes of the runs of each day.
 type statisticsCommand struct {
 	apiFlags
 	outputFlags

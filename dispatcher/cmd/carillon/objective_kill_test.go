@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node is killed between every two steps of a fire and of its count. In the end the objective has counted the fires of the
-// ledger: none twice, and none is lost.
+// A node is killed between every two steps of a fire and of its count. In the end the objective has
+// counted each fire of the ledger exactly once.
 func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 		for _, name := range names {
 			job := webhookJob("kill", name, r.URL+"/"+name, map[string]string{"a": "0/2 * * * * ?"})
 			a := job.Triggers["a"]
-			a.MisfireAfter = input.Duration(24 * time.Hour) // so that all fires from before run
+			a.MisfireAfter = input.Duration(24 * time.Hour) // so that all earlier fires run
 			job.Triggers["a"] = a
 			job.Retry.SetDefaults()
 			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 5
@@ -47,7 +47,7 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 		const back = 15 * 60 * 1000 // milliseconds
 		changeRows(t, database, fmt.Sprintf(`UPDATE trigger_clock SET next_fire_time = next_fire_time - %d, due_at = due_at - %[1]d`, back),
 			fmt.Sprintf(`UPDATE objectives SET counted_from = counted_from - %d, checked_to = checked_to - %[1]d`, 4*back),
-			`DELETE FROM objective_triggers`) // of a count that the node may have made
+			`DELETE FROM objective_triggers`) // counts that the node may already have made
 		for _, at := range []failpoint.Point{
 			failpoint.AfterClaim, failpoint.BeforeSend, failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InObjective,
 			failpoint.AfterObjective, failpoint.BeforeUnlock,
@@ -79,10 +79,10 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 	})
 }
 
-// objectiveLag is how long ago what an objective counts was due, at least.
+// objectiveLag is the least time between a fire and its count.
 const objectiveLag = 30 * time.Second
 
-// lookAgain lets objectives be counted again, as they are every five minutes.
+// lookAgain makes nodes count objectives again, as they do every five minutes.
 func lookAgain(t *testing.T, database string) {
 	t.Helper()
 	changeRows(t, database, `UPDATE objectives SET checked_to = checked_to - 300000`)
@@ -104,7 +104,7 @@ func changeRows(t *testing.T, database string, statements ...string) {
 	}
 }
 
-// checkCounted waits until nothing before an instant is pending, and compares what is counted of a job with its runs.
+// checkCounted waits until all fires before an instant are counted, and compares the counts of a job with its runs.
 func (n *process) checkCounted(t *testing.T, job string, to time.Time, runs []run.Run) {
 	t.Helper()
 	var got dispatcher.ObjectiveStatus

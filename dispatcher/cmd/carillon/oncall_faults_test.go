@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
-// The faults of TestOnCallRehearsal that are about what a node depends on, and about what people forget.
+// The faults of TestOnCallRehearsal in a node's dependencies, and in things that people forget.
 
 // clockWrong sets the clock of the database, which decides, ten minutes ahead of that of the node.
 func clockWrong(t *testing.T, s *stage) symptom {
@@ -33,7 +33,7 @@ func clockWrong(t *testing.T, s *stage) symptom {
 	return s.at("night-1", `data-state="skewed"`, "−10 min")
 }
 
-// databaseAway closes the way to the database.
+// databaseAway makes the database unreachable.
 func databaseAway(t *testing.T, s *stage) symptom {
 	t.Helper()
 	s.gate.close()
@@ -56,7 +56,7 @@ func pauseForgotten(t *testing.T, s *stage) symptom {
 	return s.at("night/asleep", "e2e", "while the warehouse moves", `datetime="`+input.FormatInstant(*paused.PausedAt)+`"`)
 }
 
-// secretRotated replaces the secret of a job by one that its target does not know.
+// secretRotated replaces the secret of a job by one that its target refuses.
 func secretRotated(t *testing.T, s *stage) symptom {
 	t.Helper()
 	const right, wrong = "hunter-one-right", "hunter-two-wrong"
@@ -98,7 +98,7 @@ func secretRotated(t *testing.T, s *stage) symptom {
 	return found
 }
 
-// fleetGone lets the only executor of a group stop registering.
+// fleetGone stops the registrations of a group's only executor.
 func fleetGone(t *testing.T, s *stage) symptom {
 	t.Helper()
 	group := target.EndpointGroup{App: "night", Name: "fleet"}
@@ -115,7 +115,7 @@ func fleetGone(t *testing.T, s *stage) symptom {
 	return s.at("night/fleet", "stopped registering", "packs", registered.UTC().Format("<td><time datetime=\"2006-01-02T"))
 }
 
-// retentionBehind lets a session hold a lock on a day of the history that should be gone.
+// retentionBehind keeps a session's lock on a day of the history that retention should remove.
 func retentionBehind(t *testing.T, s *stage) symptom {
 	t.Helper()
 	brief := access.App{Name: "night", AppSpec: access.AppSpec{Enabled: true, Retention: input.Duration(24 * time.Hour)}}
@@ -124,8 +124,8 @@ func retentionBehind(t *testing.T, s *stage) symptom {
 	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })
 	today := time.Now().UTC()
 	s.terminate()
-	// A node removes history as it starts, and then every ten minutes. What it counts as it starts may be in the way, so that the
-	// first time leaves some of the day before.
+	// A node removes history at its start and then every ten minutes. Its counts at the start may
+	// interfere, so that the first pass leaves some of the previous day.
 	for _, table := range []string{"runs", "attempts", "responses", "broadcasts", "run_inputs"} {
 		if _, err := forgotten.Exec(t.Context(), "DROP TABLE "+table+today.AddDate(0, 0, -1).Format("_20060102")); err != nil {
 			t.Fatal(err)
@@ -137,20 +137,20 @@ func retentionBehind(t *testing.T, s *stage) symptom {
 	}
 	const later = 10 * 24 * time.Hour
 	s.shift(later)
-	// It is not ready, for its clock is far from that of the database, and it serves.
+	// It is not ready, because its clock is far from that of the database, but it serves.
 	left := launchNode(t, s.database, s.token, nil, append(quick(), "--node-name=night-2")...)
 	until(t, "the other node to serve", func() bool {
 		apps, err := left.Apps(t.Context(), input.Page{Limit: 1})
 		return err == nil && len(apps.Items) == 1
 	})
 	s.shift(later + 2*time.Minute) // to the next count
-	// Nine days ahead is a day's history to go, which goes with the day after it.
+	// Nine days later, the history of a day is due for removal, with the day after it.
 	until(t, "retention to be behind", func() bool { return left.metric(t, "carillon_retention_behind_seconds") == 7*86400 })
 	return symptom{left: left, watched: left, says: []string{"Retention that is behind", "All apps", "<td>1 d</td>", "<td>7 d</td>",
 		today.Format("2006-01-02") + " 00:00:00", "lock"}}
 }
 
-// certificateEnds declares a job whose client certificate ends within an hour.
+// certificateEnds declares a job with a client certificate that expires within an hour.
 func certificateEnds(t *testing.T, s *stage) symptom {
 	t.Helper()
 	certificate, _ := clientcert.New(t)

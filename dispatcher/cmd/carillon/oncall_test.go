@@ -23,39 +23,39 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// rehearsal is a fault that somebody on call is woken for.
+// rehearsal is a fault that wakes a person on call.
 type rehearsal struct {
 	alert string
-	app   string   // whose page the alert leads to; empty: no app's
+	app   string   // with the page that the alert links to; empty for none
 	args  []string // of the node; {dir} is a directory of the rehearsal
-	// ownClock gives the database a clock that the fault can set, and gated a way to it that the fault can close.
+	// ownClock gives the database a clock that the fault can change, and gated a connection that it can close.
 	ownClock, gated bool
-	// begin makes the fault and returns when it shows.
+	// begin causes the fault and returns when its symptom shows.
 	begin func(t *testing.T, s *stage) symptom
 }
 
-// stage is where a fault happens.
+// stage is the surroundings of a fault.
 type stage struct {
 	*process
 	database string
 	dir      string
-	shift    func(ahead time.Duration) // of the database's clock; nil: it has no clock of its own
-	gate     *gate                     // nil: the way to the database is open
+	shift    func(ahead time.Duration) // of the database's clock; nil without a clock of its own
+	gate     *gate                     // nil if the database is reached directly
 }
 
-// symptom is what there is to see of a fault.
+// symptom is the visible effect of a fault.
 type symptom struct {
-	left *process // whose console is looked at
-	says []string // what its page says
+	left *process // its console is examined
+	says []string // texts on its page
 	// watched is the node whose metrics show the fault.
 	watched *process
-	// away tells that nobody can sign in: the page is shown to anybody, with 503.
+	// away means that sign-in is impossible: everybody gets the page, with 503.
 	away bool
-	// never is what the page must not hold; empty: nothing.
+	// never is a text that the page must not contain, or empty.
 	never string
 }
 
-// at is what shows at the only node.
+// at is a symptom at the only node.
 func (s *stage) at(says ...string) symptom {
 	return symptom{left: s.process, watched: s.process, says: says}
 }
@@ -117,7 +117,7 @@ func (r *rehearsal) prepare(t *testing.T) *stage {
 	return s
 }
 
-// open returns the page to which an alert leads.
+// open returns the page that an alert links to.
 func (s *symptom) open(t *testing.T, path string) string {
 	t.Helper()
 	if !s.away {
@@ -135,7 +135,7 @@ func (s *symptom) open(t *testing.T, path string) string {
 	return string(must[[]byte](t)(io.ReadAll(response.Body)))
 }
 
-// targetDown lets every attempt of a job fail, because nothing listens at its address.
+// targetDown makes every attempt of a job fail, because no server listens at its address.
 func targetDown(t *testing.T, n *stage) symptom {
 	t.Helper()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -150,7 +150,7 @@ func targetDown(t *testing.T, n *stage) symptom {
 	return n.at("to-nowhere", string(run.ClassConnectRefused))
 }
 
-// nodeKilled kills the node and leaves another.
+// nodeKilled kills the node and leaves another one.
 func nodeKilled(t *testing.T, n *stage) symptom {
 	t.Helper()
 	left := startNode(t, n.database, n.token, append(quick(), "--node-name=night-2")...)
@@ -166,7 +166,7 @@ func nodeKilled(t *testing.T, n *stage) symptom {
 	return symptom{left: left, watched: n.process, says: []string{"night-1", "night-2", string(dispatcher.NodeDead)}}
 }
 
-// herd lets more jobs fire at once than the node can run.
+// herd makes more jobs fire at once than the node can run.
 func herd(t *testing.T, n *stage) symptom {
 	t.Helper()
 	end := make(chan struct{})
@@ -183,7 +183,7 @@ func herd(t *testing.T, n *stage) symptom {
 	return n.at("night-1")
 }
 
-// scrape returns the samples of a node by series, as Prometheus scrapes them; that up is 0 says that there is no node.
+// scrape returns the samples of a node by series, as Prometheus scrapes them; up is 0 without a node.
 func scrape(t *testing.T, n *process) map[string]string {
 	t.Helper()
 	samples := map[string]string{`up{}`: "0"}
@@ -203,7 +203,7 @@ func scrape(t *testing.T, n *process) map[string]string {
 			labels = "{}"
 		}
 		value := parts[3]
-		if strings.HasSuffix(parts[1], "_timestamp_seconds") { // promtool begins at the beginning of time
+		if strings.HasSuffix(parts[1], "_timestamp_seconds") { // promtool starts at the Unix epoch
 			var at float64
 			must[int](t)(fmt.Sscan(value, &at))
 			value = fmt.Sprint(int64(at) - time.Now().Unix())
@@ -213,8 +213,8 @@ func scrape(t *testing.T, n *process) map[string]string {
 	return samples
 }
 
-// requireAlert has promtool evaluate the rules over what was scraped: five minutes of calm, and then the fault, which lasts.
-// What grew in the fault goes on growing at the same rate a minute, if it is a counter.
+// requireAlert lets promtool evaluate the rules over the samples: five minutes of calm, and then the fault,
+// which lasts. Counters that grew in the fault continue to grow at the same rate per minute.
 func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
 	t.Helper()
 	rules := must[string](t)(filepath.Abs(repository("examples", "prometheus", "alerts.yml")))
@@ -225,7 +225,7 @@ func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
 		values := before + "x5 " + after + "x120"
 		switch name, _, _ := strings.Cut(series, "{"); {
 		case !there:
-			values = before + "x5" // the node is gone
+			values = before + "x5" // no longer scraped
 		case strings.HasSuffix(name, "_total"):
 			var from, to float64
 			must[int](t)(fmt.Sscan(before+" "+after, &from, &to))
@@ -234,7 +234,7 @@ func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
 		labels := strings.Replace(series, "{", `{job="carillon",instance="night-1",`, 1)
 		fmt.Fprintf(&file, "      - series: '%s'\n        values: '%s'\n", strings.Replace(labels, ",}", "}", 1), values)
 	}
-	for series, after := range fault { // what the fault brought
+	for series, after := range fault { // new in the fault
 		if _, there := calm[series]; !there {
 			values := "_x5 " + after + "x120"
 			if name, _, _ := strings.Cut(series, "{"); strings.HasSuffix(name, "_total") {
@@ -254,7 +254,7 @@ func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
 	promtoolOn(t, "", "test", "rules", name)
 }
 
-// linkOf returns the path of the console to which an alert of an app leads.
+// linkOf returns the console path that an alert of an app links to.
 func linkOf(t *testing.T, alert, app string) string {
 	t.Helper()
 	rules := string(must[[]byte](t)(os.ReadFile(repository("examples", "prometheus", "alerts.yml"))))
@@ -266,7 +266,7 @@ func linkOf(t *testing.T, alert, app string) string {
 	return strings.NewReplacer("{{ if $labels.app }}", "", "{{ end }}", "", "{{ $labels.app }}", app).Replace(parts[1])
 }
 
-// openConsole signs in with the token of a node on the way to a page, and returns the page.
+// openConsole opens a page, signs in with the token of a node on the way, and returns the page.
 func openConsole(t *testing.T, n *process, path string) string {
 	t.Helper()
 	browser := &http.Client{Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: patience}

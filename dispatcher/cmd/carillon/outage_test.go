@@ -19,16 +19,16 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// gate is a way to a PostgreSQL that can be closed, or hang.
+// gate is a proxy to a PostgreSQL that can be closed, or hang.
 type gate struct {
 	t        *testing.T
 	address  string
-	server   func() (net.Conn, error) // of what open lets through from then on
+	server   func() (net.Conn, error) // the server for later connections
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[net.Conn]bool
-	hanging  chan struct{} // nothing passes until it is closed; nil: all passes
-	held     int           // what waits to pass
+	hanging  chan struct{} // blocks all traffic until it is closed; nil lets it pass
+	held     int           // connection directions with blocked traffic
 }
 
 // newGate returns a closed gate to a database, and the URL of the database behind it.
@@ -45,7 +45,7 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	return g, through.String()
 }
 
-// open lets connections through.
+// open accepts connections.
 func (g *gate) open() {
 	g.t.Helper()
 	listener := must[net.Listener](g.t)(net.Listen("tcp", g.address))
@@ -77,7 +77,7 @@ func (g *gate) open() {
 	}()
 }
 
-// passing reads what comes from one side, and hands nothing on while the gate hangs.
+// passing reads from one side, and forwards nothing while the gate hangs.
 type passing struct {
 	io.Reader
 	gate *gate
@@ -97,7 +97,7 @@ func (p passing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hang lets nothing through, as a database does that is stuck, until the test ends.
+// hang blocks all traffic, like a stuck database, until the test ends.
 func (g *gate) hang() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,14 +105,14 @@ func (g *gate) hang() {
 	g.t.Cleanup(sync.OnceFunc(func() { close(g.hanging) }))
 }
 
-// waiting returns how many directions of connections have something that waits to pass a gate that hangs.
+// waiting returns the number of connection directions with traffic that a hanging gate blocks.
 func (g *gate) waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held
 }
 
-// close refuses new connections and cuts those there are.
+// close refuses new connections and cuts existing ones.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +125,7 @@ func (g *gate) close() {
 	g.listener, g.conns = nil, map[net.Conn]bool{}
 }
 
-// status is what a probe answers, 0 without a response.
+// status returns the status of a probe, or 0 without a response.
 func (n *process) status(path string) int {
 	response, err := http.Get(n.endpoint + path)
 	if err != nil {
@@ -135,8 +135,8 @@ func (n *process) status(path string) int {
 	return response.StatusCode
 }
 
-// A database that is away stops no process, at its start or later. Readiness follows it and
-// liveness does not, and when it is back all goes on by itself.
+// An unreachable database stops no process, at its start or later. Readiness depends on it and
+// liveness does not. When it is back, the node recovers by itself.
 func TestNodeOutlivesItsDatabase(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	before := len(r.all())
 	r.await(t, "fires after the outage", func(all []arrival) bool { return len(all) >= before+3 })
 
-	// What can only be read, as a standby, is as good as away: it shows what was.
+	// A read-only server, such as a standby, counts as unreachable: its data may be old.
 	admin := must[*pgx.Conn](t)(pgx.Connect(t.Context(), direct))
 	defer admin.Close(t.Context())
 	name := admin.Config().Database

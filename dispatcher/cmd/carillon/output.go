@@ -15,26 +15,26 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// outputFlags say in which form a command prints its result.
+// outputFlags set the format of a command's result.
 type outputFlags struct {
 	Output string `short:"o" default:"table" enum:"table,json,jsonl" help:"table for people; json as the API has it, a list as {\"items\": [...]}; jsonl with one object a line."`
 }
 
 func (o outputFlags) form() outputFlags { return o }
 
-// The forms of output.
+// The output formats.
 const (
 	outputTable = "table"
 	outputJSON  = "json"
 	outputLines = "jsonl"
 )
 
-// items is a list as the API has it, with the items of all its pages.
+// items is a list in the form of the API, with the items of all pages.
 type items[T any] struct {
 	Items []T `json:"items"`
 }
 
-// showList prints a list: as a table, a row makes the cells of an item, under titles that tabs separate.
+// printList prints a list. As a table, row returns the cells of an item, and tabs separate the titles.
 func printList[T any](o outputFlags, c console, all []T, titles string, row func(T) []any) error {
 	switch o.Output {
 	case outputJSON:
@@ -57,7 +57,7 @@ func printList[T any](o outputFlags, c console, all []T, titles string, row func
 	return t.show(c)
 }
 
-// showObject prints one object; shown adds the lines that people see of it.
+// printObject prints one object; show adds the lines for people.
 func printObject(o outputFlags, c console, object any, show func(*lines)) error {
 	switch o.Output {
 	case outputJSON:
@@ -70,7 +70,7 @@ func printObject(o outputFlags, c console, object any, show func(*lines)) error 
 	return l.show(c)
 }
 
-// lines are names with their values, and paragraphs of them.
+// lines are names with values, in paragraphs.
 type lines struct{ table table }
 
 // add adds a line, unless the value is empty.
@@ -80,15 +80,15 @@ func (l *lines) add(name string, value any) {
 	}
 }
 
-// paragraph leaves a line empty.
+// paragraph adds an empty line.
 func (l *lines) paragraph() { l.table.rows = append(l.table.rows, nil) }
 
 func (l *lines) show(c console) error { return l.table.show(c) }
 
-// table is text in columns. Its cells may hold anything: they are made plain.
+// table is text in columns. Its cells may contain any text, which is made plain.
 type table struct{ rows [][]any }
 
-// newTable returns a table with a line of titles, which tabs separate.
+// newTable returns a table with titles, which tabs separate.
 func newTable(titles string) *table {
 	t := &table{}
 	var row []any
@@ -102,7 +102,7 @@ func newTable(titles string) *table {
 // add adds a row.
 func (t *table) add(cells ...any) { t.rows = append(t.rows, cells) }
 
-// show prints the rows, with each column as wide as its widest cell.
+// show prints the rows; each column is as wide as its widest cell.
 func (t *table) show(c console) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -129,7 +129,7 @@ func (t *table) show(c console) error {
 	return err
 }
 
-// cellOf is the text of a cell. Instants are in UTC, to the second unless they have a fraction.
+// cellOf returns the text of a cell. Times are in UTC, in seconds unless they have a fraction.
 func cellOf(value any, colours bool) string {
 	switch v := value.(type) {
 	case nil:
@@ -147,7 +147,7 @@ func cellOf(value any, colours bool) string {
 	return plain(fmt.Sprint(value))
 }
 
-// showJSON prints a value as indented JSON.
+// printJSON prints a value as indented JSON.
 func printJSON(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -160,7 +160,7 @@ func printJSON(w io.Writer, value any) error {
 	return err
 }
 
-// showJSONLine prints a value as one line of JSON.
+// printJSONLine prints a value as one line of JSON.
 func printJSONLine(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -175,7 +175,7 @@ func printJSONLine(w io.Writer, value any) error {
 // plain makes foreign text safe for a terminal; see input.ShownText.
 func plain(text string) string { return input.ShownText(text, "") }
 
-// plainJSON does the same to JSON, whose value stays the same. Its line breaks and blanks are between values.
+// plainJSON makes JSON safe without changing its value. Its line breaks and blanks are between values.
 func plainJSON(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && input.UnsafeToShow(r) }) {
 		return text
@@ -193,12 +193,12 @@ func plainJSON(text string) string {
 	return safe.String()
 }
 
-// hasColours tells whether colours are wanted: only on a terminal, and not with NO_COLOR (https://no-color.org).
+// hasColours reports whether to use colours: only on a terminal, and not with NO_COLOR (https://no-color.org).
 func hasColours(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb"
 }
 
-// isTerminal tells whether people see what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -208,7 +208,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// stateCell is the state of something, which has a colour on a terminal.
+// stateCell is a state, which has a colour on a terminal.
 type stateCell string
 
 func (s stateCell) text(colours bool) string {
@@ -225,14 +225,14 @@ func (s stateCell) text(colours bool) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, plain(string(s)))
 }
 
-// Colours of a terminal.
+// Terminal colours.
 const (
 	red    = 31
 	green  = 32
 	yellow = 33
 )
 
-// progress says on standard error how far a command is that takes long, so that its output stays as it is.
+// progress reports the progress of a long command on standard error, so that its output stays unchanged.
 type progress struct {
 	c    console
 	what string
@@ -243,7 +243,7 @@ func newProgress(c console, what string) *progress {
 	return &progress{c: c, what: what, last: time.Now()}
 }
 
-// say tells a number, unless it has told one just now.
+// say prints a number, unless it has just printed one.
 func (p *progress) say(n int) {
 	const pace = 2 * time.Second
 	if now := time.Now(); now.Sub(p.last) >= pace {

@@ -35,7 +35,7 @@ func TestTextIsMadePlain(t *testing.T) {
 		if err := json.Unmarshal([]byte(safe), &again); err != nil {
 			t.Errorf("plainJSON(%s) = %s: %v", document, safe, err)
 		}
-		_ = json.Unmarshal(document, &original) // it was just made
+		_ = json.Unmarshal(document, &original) // it was just created
 		if again != original || strings.ContainsFunc(safe, input.UnsafeToShow) {
 			t.Errorf("plainJSON(%s) = %s, which is another value or not plain", document, safe)
 		}
@@ -57,7 +57,7 @@ func TestTablesLineUp(t *testing.T) {
 	}
 }
 
-// Colours are for people who look at a terminal and want them.
+// Colours appear only on a terminal, and only if the user wants them.
 func TestColoursAreOnlyOnATerminal(t *testing.T) {
 	t.Parallel()
 	if got := stateCell("failed").text(true); got != "\x1b[31mfailed\x1b[0m" {
@@ -79,7 +79,7 @@ func TestColoursAreOnlyOnATerminal(t *testing.T) {
 	}
 }
 
-// The shell asks the script what may follow, as it does when someone presses the tab key.
+// Bash asks the script for completions, as if a person pressed the tab key.
 func TestCompletionInBash(t *testing.T) {
 	t.Parallel()
 	script, errs, code := carillon(t, nil, "completion", "bash")

@@ -16,10 +16,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// pageSize is how many items a command asks for at once.
+// pageSize is how many items a command requests at once.
 const pageSize = 500
 
-// allPages reads page after page, up to a number of items in all; 0: no limit. more tells that there are others.
+// allPages reads page after page, at most most items in all; 0 means no limit. more reports whether others remain.
 func allPages[T any](most int, read func(input.Page) (client.List[T], error)) (all []T, more bool, err error) {
 	page := input.Page{Limit: pageSize}
 	for {
@@ -54,14 +54,14 @@ func appsOr(ctx context.Context, api *client.Client, name string) ([]string, err
 	return names, err
 }
 
-// appListFlags are those of commands that list what an app has, or all apps have.
+// appListFlags are the flags of commands that list objects of one app or of all apps.
 type appListFlags struct {
 	apiFlags
 	outputFlags
 	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
 }
 
-// listOf reads a page of what an app has.
+// listOf reads a page of an app's objects.
 type listOf[T any] func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[T], error)
 
 // listBy lists by a method of the client, such as (*client.Client).Calendars.
@@ -75,7 +75,7 @@ func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) (
 	return all, err
 }
 
-// show prints what there is of the app, or without one of all apps that the token may see.
+// show prints the objects of the app, or without one of all apps that the token may see.
 func (list listOf[T]) show(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
 	api, err := l.client(ctx)
 	if err != nil {
@@ -98,15 +98,15 @@ func (list listOf[T]) show(ctx context.Context, c console, l appListFlags, title
 	return printList(l.outputFlags, c, all, titles, row)
 }
 
-// opener are the flags of a command that name one thing of an app.
+// opener are the flags of a command that name one object of an app.
 type opener interface {
-	// open returns a client, and the names of the app and of the thing.
+	// open returns a client, and the names of the app and the object.
 	open(ctx context.Context) (api *client.Client, app, name string, err error)
 	form() outputFlags
 }
 
-// printNamed prints the thing that flags name, read by a method of the client such as (*client.Client).Calendar; show adds the
-// lines that people see of it.
+// printNamed prints the object that flags name. read is a method of the client such as
+// (*client.Client).Calendar; show adds the lines for people.
 func printNamed[T any](ctx context.Context, c console, of opener,
 	get func(*client.Client, context.Context, string, string) (T, error), show func(*lines, T)) error {
 	api, app, name, err := of.open(ctx)
@@ -120,7 +120,7 @@ func printNamed[T any](ctx context.Context, c console, of opener,
 	return printObject(of.form(), c, found, func(l *lines) { show(l, found) })
 }
 
-// cutPath splits an argument such as APP/JOB/TRIGGER; the last parts may be missing if fewer are required.
+// cutPath splits an argument such as APP/JOB/TRIGGER; parts after the required ones may be missing.
 func cutPath(argument, form string, required int) ([]string, error) {
 	parts := strings.Split(argument, "/")
 	most := strings.Count(form, "/") + 1
@@ -150,7 +150,7 @@ type periodFlags struct {
 	Until string `placeholder:"TIME" help:"Only up to here, as --since."`
 }
 
-// period reads the flags; a time is zero if its flag is not given.
+// period parses the flags; a time is zero if its flag is not given.
 func (p periodFlags) period(now time.Time) (from, to time.Time, err error) {
 	for _, flag := range []struct {
 		name, text string
@@ -167,7 +167,7 @@ func (p periodFlags) period(now time.Time) (from, to time.Time, err error) {
 	return from, to, err
 }
 
-// moment reads a duration before now, or an instant; zero if text is empty.
+// moment parses a duration before now, or a time; zero if text is empty.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -183,7 +183,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 		input.Echo(text))
 }
 
-// plainNumber reads a flag that is a number. Kong's own mapper takes 010 for eight, and 0x10 and 1_000, too.
+// plainNumber parses a decimal flag. Kong's own mapper reads 010 as eight, and accepts 0x10 and 1_000.
 func plainNumber(ctx *kong.DecodeContext, target reflect.Value) error {
 	value, err := ctx.Scan.PopValue("number")
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// A password that is changed where it is kept is used from the next connection on.
+// After the password file changes, new connections use the new password.
 func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		entry string // in the file, of a password
+		entry string // in the file, with a password
 		login func(file string) (parameter, variable string)
 	}{
 		"passfile in the URL": {"*:*:carillon:carillon:%s\n", func(file string) (parameter, variable string) {
@@ -64,7 +64,7 @@ func testRotation(t *testing.T, entry string, login func(file string) (parameter
 	sqlIn(t, server, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'carillon'`)
 	r.awaitFires(t, "fires with the new password", 3)
 	awaitListener(t, server, "usename = 'carillon'")
-	// A file that is missing for a while stops no node.
+	// A file that is missing for a while does not stop the node.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,13 @@ type pauseCommand struct {
 	Remove pauseRemoveCommand `cmd:"" help:"End a pause of an app." example:"carillon pause remove billing 7k3v2q5x7abc"`
 }
 
-// pauseFor says why and until when something is paused.
+// pauseFor has the reason and the end of a pause.
 type pauseFor struct {
 	Reason string `help:"Why; shown with the pause."`
 	Until  string `placeholder:"TIME" help:"When the pause ends by itself: a duration from now such as 2h, or an instant in RFC 3339. Default: somebody has to end it."`
 }
 
-// until returns the instant that --until names, nil if there is none.
+// until returns the time of --until; nil without it.
 func (p pauseFor) until(now time.Time) (*time.Time, error) {
 	if p.Until == "" {
 		return nil, nil

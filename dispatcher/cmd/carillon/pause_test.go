@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A team pauses its jobs for two hours, sees it everywhere, and ends the pause before.
+// A team pauses its jobs for two hours, sees that everywhere, and ends the pause early.
 func TestPauseByLabelIsSeenByEveryCommand(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -13,15 +13,15 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// awaitFires waits for more requests than there were.
+// awaitFires waits for so many further requests.
 func (r *receiver) awaitFires(t *testing.T, what string, more int) {
 	t.Helper()
 	before := len(r.all())
 	r.await(t, what, func(all []arrival) bool { return len(all) >= before+more })
 }
 
-// checkOnce requires that no attempt of an event was sent more than once. Further attempts are those of nodes that were taken for
-// dead, maybe only because they had no processor time.
+// checkOnce requires that no attempt of an event was sent more than once. Further attempts are
+// those of nodes that were marked dead, perhaps only for lack of processor time.
 func (r *receiver) checkOnce(t *testing.T, when string) {
 	t.Helper()
 	sent := map[string]int{}
@@ -35,7 +35,7 @@ func (r *receiver) checkOnce(t *testing.T, when string) {
 	}
 }
 
-// awaitListener waits until a connection of which something is true hears notifications.
+// awaitListener waits until a connection that matches a condition listens for notifications.
 func awaitListener(t *testing.T, s *postgres.Server, what string) {
 	t.Helper()
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.URL("carillon")))
@@ -47,7 +47,7 @@ func awaitListener(t *testing.T, s *postgres.Server, what string) {
 	})
 }
 
-// checkNotRolledBack requires that nobody took the database for one that has lost something.
+// checkNotRolledBack requires that no rollback of the database was detected.
 func (n *process) checkNotRolledBack() {
 	n.t.Helper()
 	out, errs, code := n.commandWith("", "rollback", "show")
@@ -56,8 +56,8 @@ func (n *process) checkNotRolledBack() {
 	}
 }
 
-// Behind a pooler that gives each transaction another connection, all works that works without:
-// migration, fires, and coming back when node, pooler or database went away.
+// Behind a pooler that gives each transaction another connection, nodes work as without one: they
+// migrate, fire and recover after an outage of node, pooler or database.
 func TestNodesWorkBehindAPooler(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestNodesWorkBehindAPooler(t *testing.T) {
 	two.terminate()
 }
 
-// orders has the pooler do one thing after the other.
+// orders sends commands to the pooler, one after the other.
 func orders(t *testing.T, p *postgres.Pooler, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -112,8 +112,8 @@ func orders(t *testing.T, p *postgres.Pooler, commands ...string) {
 	}
 }
 
-// A pooler keeps the connections of nodes while it is led to another server, so that they have none
-// that is new; nodes that are started then need not wait for any.
+// A pooler keeps the connections of nodes while it moves to another server, so no connection is
+// new. Nodes that start then do not have to wait for one.
 func TestNodeFollowsAPoolerToAnotherServer(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -141,8 +141,8 @@ func TestNodeFollowsAPoolerToAnotherServer(t *testing.T) {
 	n.terminate()
 }
 
-// A pooler that leads to a standby does not tell so by itself: what fails there is done by the
-// other server of the URL.
+// A pooler does not report that it leads to a standby: requests that fail there go to the other
+// server of the URL.
 func TestNodeLeavesAPoolerThatLeadsToAStandby(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// serveAt starts a node at an address of its own choice and waits for a probe to pass.
+// serveAt starts a node at a listen address and waits until a probe passes.
 func serveAt(t *testing.T, listen string, probeEnv []string, args ...string) *process {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")

@@ -34,13 +34,13 @@ const (
 	stubRegion = "eu-west-1"
 )
 
-// stubEnv is the environment of a node that has credentials.
+// stubEnv returns the environment of a node with credentials.
 func stubEnv() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + stubKey, "AWS_SECRET_ACCESS_KEY=" + stubSecret, "AWS_REGION=" + stubRegion,
 		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
 }
 
-// certificateFor makes a server certificate for hosts, which is its own root, and writes it to a file.
+// certificateFor makes a self-signed server certificate for hosts, and writes it to a file.
 func certificateFor(t *testing.T, hosts ...string) (certificate tls.Certificate, file string) {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -63,11 +63,11 @@ func certificateFor(t *testing.T, hosts ...string) (certificate tls.Certificate,
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, file
 }
 
-// rdsStub stands before a real PostgreSQL as RDS does: it talks TLS only, wants a valid token as password, and
-// then lends a connection to the server.
+// rdsStub is a front for a real PostgreSQL that behaves like RDS: it speaks TLS only, requires a
+// valid token as password, and then connects the client to the server.
 type rdsStub struct {
 	t           *testing.T
-	host, user  string // that tokens must be for
+	host, user  string // that tokens must name
 	certificate tls.Certificate
 	socket      string // of the server
 	listener    net.Listener
@@ -76,11 +76,11 @@ type rdsStub struct {
 	since  time.Time // older tokens are refused
 	logins int
 	open   map[net.Conn]bool
-	seen   []string // the signatures of tokens, and other secrets, which nobody may log
+	seen   []string // signatures of tokens and other secrets, which must not be logged
 	refuse bool
 }
 
-// newRDSStub returns a stub at a free port, whose tokens are for this name of it.
+// newRDSStub returns a stub on a free port, for tokens with this host.
 func newRDSStub(t *testing.T, host, socket string, certificate tls.Certificate) *rdsStub {
 	t.Helper()
 	s := &rdsStub{t: t, host: host, user: "fleet", certificate: certificate, socket: socket}
@@ -109,10 +109,10 @@ func (s *rdsStub) stop() {
 	s.cut()
 }
 
-// errCut is why a token from before the last cut is refused. A login under way may still come with one, and tries again.
+// errCut is the refusal of a token from before the last cut. A login under way may still send one, and retries.
 var errCut = errors.New("the token is from before the cut")
 
-// cut ends all connections. Tokens from before are refused from now on.
+// cut ends all connections and refuses earlier tokens from now on.
 func (s *rdsStub) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *rdsStub) count() int {
 	return s.logins
 }
 
-// track notes a connection until it ends.
+// track records a connection until it ends.
 func (s *rdsStub) track(conn net.Conn) (untrack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *rdsStub) track(conn net.Conn) (untrack func()) {
 	}
 }
 
-// serve logs a client in and connects it with the server.
+// serve logs a client in and connects it to the server.
 func (s *rdsStub) serve(raw net.Conn) {
 	defer s.track(raw)()
 	if first, err := pgproto3.NewBackend(raw, raw).ReceiveStartupMessage(); err != nil {
@@ -161,7 +161,7 @@ func (s *rdsStub) serve(raw net.Conn) {
 	}
 	startup, ok := first.(*pgproto3.StartupMessage)
 	if !ok {
-		return // a statement is cancelled; it ends with its connection
+		return // a cancel request, which ends with its connection
 	}
 	client.Send(&pgproto3.AuthenticationCleartextPassword{})
 	if client.Flush() != nil || client.SetAuthType(pgproto3.AuthTypeCleartextPassword) != nil {
@@ -189,7 +189,7 @@ func (s *rdsStub) serve(raw net.Conn) {
 	s.lend(conn, startup)
 }
 
-// lend connects a client with the server, whose greeting is the client's too.
+// lend connects a client to the server and forwards the server's greeting.
 func (s *rdsStub) lend(client net.Conn, startup *pgproto3.StartupMessage) {
 	server, err := net.Dial("unix", filepath.Join(s.socket, ".s.PGSQL.5432"))
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *rdsStub) lend(client net.Conn, startup *pgproto3.StartupMessage) {
 	_, _ = io.Copy(client, server)
 }
 
-// checkToken requires a token for this host and user, signed with the key while it is valid and not before the last cut.
+// checkToken requires a valid token for this host and user, signed with the key after the last cut.
 func (s *rdsStub) checkToken(token string, now time.Time) error {
 	u, err := url.Parse("https://" + token)
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *rdsStub) checkToken(token string, now time.Time) error {
 	return nil
 }
 
-// sign is the signature of a presigned URL, as Amazon documents version 4.
+// sign computes the signature of a presigned URL, as Amazon documents version 4.
 func sign(host string, query url.Values, scope string) string {
 	empty := sha256.Sum256(nil)
 	request := strings.Join([]string{"GET", "/", strings.ReplaceAll(query.Encode(), "+", "%20"), "host:" + host, "", "host",
@@ -262,7 +262,7 @@ func sign(host string, query url.Values, scope string) string {
 	return hex.EncodeToString(key)
 }
 
-// checkSecret requires that a text holds nothing of any token that was seen.
+// checkSecret requires that a text contains no part of a token that was seen.
 func (s *rdsStub) checkSecret(what, text string) {
 	s.t.Helper()
 	s.mu.Lock()

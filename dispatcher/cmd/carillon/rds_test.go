@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// A node behind the login of RDS migrates, fires, listens and is operated by tokens, a new one for each connection
-// and each host; and no token ends up in a log.
+// A node behind the login of RDS migrates, fires, listens and is operated with tokens, a new one
+// for each connection and each host. No token appears in a log.
 func TestNodeLogsInToRDSByTokens(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestNodeLogsInToRDSByTokens(t *testing.T) {
 		t.Errorf("%d logins at the first host and %d at the second, want all of them at the first", first.count(), second.count())
 	}
 
-	first.cut() // the tokens so far are too old for a new connection
+	first.cut() // existing tokens are too old for a new connection
 	r.awaitFires(t, "fires with new tokens", 3)
 	awaitListener(t, server, "true")
 
@@ -74,7 +74,7 @@ func TestRDSErrorsSayWhatToDoAndShowNoToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// No variable makes TLS weaker or trusts another root.
+			// No variable weakens TLS or makes the node trust another root.
 			env := append(stubEnv(), "PGSSLMODE=disable", "PGSSLROOTCERT="+roots, "PGPASSWORD=x")
 			out, errs, code := carillon(t, env, "token", "create", "--name=a", "--database-auth=rds-iam", tt.database)
 			for _, want := range tt.says {
@@ -87,7 +87,7 @@ func TestRDSErrorsSayWhatToDoAndShowNoToken(t *testing.T) {
 	}
 }
 
-// A node without credentials waits for them, as it waits for a database, and says so.
+// A node without credentials waits for them, as for a database, and reports that.
 func TestNodeWaitsForCredentials(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestNodeWaitsForCredentials(t *testing.T) {
 	}
 }
 
-// With different passwords for two hosts and no TLS to tell these apart, no password is sent.
+// With different passwords for two hosts, and without TLS to verify the hosts, no password is sent.
 func TestPasswordsByHostNeedTLS(t *testing.T) {
 	t.Parallel()
 	_, err := store.Open(t.Context(), "postgres://fleet@127.0.0.1:1,localhost:2/carillon?sslmode=disable", store.Options{

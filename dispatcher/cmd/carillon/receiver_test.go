@@ -17,13 +17,13 @@ type arrival struct {
 	scheduled, at                   time.Time
 }
 
-// receiver records every request before it answers.
+// receiver records every request before it responds.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
 	arrivals []arrival
 	came     chan struct{}
-	// answer may delay or change the response; nil: 204 at once.
+	// response may delay or change the response; nil responds 204 at once.
 	response func(w http.ResponseWriter, a arrival)
 }
 
@@ -66,7 +66,7 @@ func (r *receiver) all() []arrival {
 	return append([]arrival(nil), r.arrivals...)
 }
 
-// await returns the arrivals once enough says so.
+// await returns the arrivals once enough accepts them.
 func (r *receiver) await(t *testing.T, what string, enough func([]arrival) bool) []arrival {
 	t.Helper()
 	deadline := time.After(patience)
@@ -82,7 +82,7 @@ func (r *receiver) await(t *testing.T, what string, enough func([]arrival) bool)
 	}
 }
 
-// firstAndLast returns the first and the last instant of arrivals.
+// firstAndLast returns the first and the last scheduled time of arrivals.
 func firstAndLast(arrivals []arrival) (first, last time.Time) {
 	for _, a := range arrivals {
 		if first.IsZero() || a.scheduled.Before(first) {
@@ -95,7 +95,7 @@ func firstAndLast(arrivals []arrival) (first, last time.Time) {
 	return first, last
 }
 
-// holes returns the instants from first to last, at step, that have not arrived.
+// holes returns the scheduled times from first to last, at step, that have not arrived.
 func holes(arrivals []arrival, first, last time.Time, step time.Duration) (missing []time.Time) {
 	seen := map[int64]bool{}
 	for _, a := range arrivals {
@@ -109,16 +109,16 @@ func holes(arrivals []arrival, first, last time.Time, step time.Duration) (missi
 	return missing
 }
 
-// whole reports whether so many requests of a path have arrived, and none of their instants is still under way: requests of
-// different instants may overtake each other.
+// whole reports whether so many requests of a path have arrived without a gap between their
+// scheduled times. Requests of different scheduled times may overtake each other.
 func whole(all []arrival, path string, count int, step time.Duration) bool {
 	some := on(path, all)
 	first, last := firstAndLast(some)
 	return len(some) >= count && len(holes(some, first, last, step)) == 0
 }
 
-// checkExactlyOnce requires that instants from the first to the last arrival come at step
-// without a hole, each once, none early.
+// checkExactlyOnce requires that the scheduled times from the first to the last arrival have no gap
+// at step, and that each arrived once and not early.
 func checkExactlyOnce(t *testing.T, arrivals []arrival, step time.Duration) {
 	t.Helper()
 	seen := map[time.Time]int{}

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A renamed job keeps what H and jitter hash, so its fires stay where they are, and what is computed from the API's job agrees.
+// A renamed job keeps the hash of H and jitter, so its fires do not move. Fires computed from the API's job agree.
 func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
 	if diff := cmp.Diff(before, fires("wide")); diff != "" {
 		t.Errorf("fires after the rename (-before +after):\n%s", diff)
 	}
-	// The API takes the job back as it gave it, and nothing has changed.
+	// Writing the job back as the API returned it changes nothing.
 	again := must[dispatcher.Job](t)(n.PutJob(t.Context(), renamed, client.Condition{Revision: renamed.Revision}))
 	if again.Revision != renamed.Revision {
 		t.Errorf("a PUT of what a rename returned made revision %d, want %d", again.Revision, renamed.Revision)

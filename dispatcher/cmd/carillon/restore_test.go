@@ -21,28 +21,28 @@ import (
 // dumped is the name of the copy of a database that is restored.
 const dumped = "dumped"
 
-// restorer keeps a copy of a database under nodes that go on working, and puts it in the place of the database.
+// restorer keeps a copy of a database under running nodes, and restores it.
 type restorer struct {
 	*gate
 	server *postgres.Server
 }
 
-// copyTo copies a database while no node is connected, which lasts for less than nodes need to lose their leases.
+// copyTo copies a database while no node is connected, for less time than the nodes need to lose their leases.
 func (r *restorer) copyTo(from, to string) {
 	r.t.Helper()
 	r.close()
 	defer r.open()
 	sqlIn(r.t, r.server, "postgres", `DROP DATABASE IF EXISTS `+to+` WITH (FORCE)`)
 	create := fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s`, to, from)
-	until(r.t, create, func() bool { // also when the last connection is gone
+	until(r.t, create, func() bool { // even after the last connection has ended
 		_ = r.server.Execute(r.t.Context(), "postgres",
 			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('carillon', 'dumped') AND pid <> pg_backend_pid()`)
 		return r.server.Execute(r.t.Context(), "postgres", create) == nil
 	})
 }
 
-// boundedJobs are jobs of every policy that lets runs wait for one another, each with a trigger that fires more often than a
-// request takes. Their paths are their names.
+// boundedJobs are jobs of every policy that makes runs wait for one another, each with a trigger
+// that fires more often than a request takes. Their paths are their names.
 func boundedJobs(url string) map[string]dispatcher.Job {
 	jobs := map[string]dispatcher.Job{}
 	add := func(name string, change func(*dispatcher.Job)) {
@@ -81,7 +81,7 @@ func boundedJobs(url string) map[string]dispatcher.Job {
 	return jobs
 }
 
-// stalled returns the jobs of which fewer than some runs of a time have arrived, each counted once.
+// stalled returns the jobs with fewer than the wanted number of runs since a time, counting each run once.
 func stalled(jobs map[string]dispatcher.Job, all []arrival, since time.Time, wanted int) (names []string) {
 	runs := map[string]map[time.Time]bool{}
 	for _, a := range all {
@@ -117,8 +117,8 @@ func TestStalledJobsAreNoticed(t *testing.T) {
 	}
 }
 
-// An old dump is restored under nodes that work, which hold slots of jobs of every policy, in the dump and since. Whatever an
-// operator chooses, each job goes on, on nodes that were not restarted.
+// An old dump is restored under running nodes that hold slots of jobs of every policy, in the dump
+// and later. Whatever an operator chooses, each job continues on the same nodes.
 func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 		elapse(1500 * time.Millisecond)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	settings := []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=20s"} // no node is taken for dead meanwhile
+	settings := []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=20s"} // no node is marked dead meanwhile
 	one := startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
 	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "bounded", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
@@ -163,7 +163,7 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 		})
 		until(t, "the choice to be carried out", func() bool {
 			rollback, err := one.Rollback(t.Context())
-			if err == nil && rollback.Choice == "" { // also of a node that noticed it after the choice
+			if err == nil && rollback.Choice == "" { // even of a node that noticed it after the choice
 				must[dispatcher.Rollback](t)(one.ResolveRollback(t.Context(), choice))
 			}
 			return err != nil
@@ -173,7 +173,7 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 	until(t, "slots to belong to live runs alone", func() bool { return one.slotsOfEndedRuns(t.Context(), jobs) == 0 })
 }
 
-// slotsOfEndedRuns counts the slots of jobs that are held by runs which have ended.
+// slotsOfEndedRuns counts the slots of jobs that ended runs still hold.
 func (n *process) slotsOfEndedRuns(ctx context.Context, jobs map[string]dispatcher.Job) (ended int) {
 	n.t.Helper()
 	for name := range jobs {

@@ -17,15 +17,15 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node is killed while some of its runs await their next attempt, some are being attempted, and
-// some have failed and are not recorded yet. Each of them still comes to its third answer.
+// A node is killed while some of its runs await their next attempt, some are in flight, and some
+// have failed and are not recorded yet. Each of them still gets its third response.
 func TestKilledNodeLosesNoRetry(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		const runs, tries = 60, 3
 		var mu sync.Mutex
-		hits := map[string]int{} // by event
+		hits := map[string]int{} // by event id
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -48,7 +48,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 		r.await(t, "half of the second attempts", func(all []arrival) bool { return len(all) >= runs+runs/2 })
 		next := n
 		if strings.HasPrefix(database, "postgres") {
-			next = startNode(t, database, token, args...) // which lives on
+			next = startNode(t, database, token, args...) // this one survives
 		}
 		n.kill()
 		if next == n {
@@ -88,7 +88,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 	})
 }
 
-func TestGoneTargetIsShownAndResumed(t *testing.T) {
+func TestTriggerDisabledByStatus410IsShownAndResumed(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

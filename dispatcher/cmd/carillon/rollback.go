@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// rollbackCommand shows and resolves a rollback of the database. It is declared in the database, where no node runs yet.
+// rollbackCommand shows and resolves a rollback of the database. Declaring one needs only the database, and no node.
 type rollbackCommand struct {
 	Show    rollbackShowCommand    `cmd:"" help:"Show whether the database was rolled back, and how that was detected." example:"carillon rollback show"`
 	Declare rollbackDeclareCommand `cmd:"" help:"Declare that the database was restored, before you start nodes that could not detect it." example:"carillon rollback declare --database postgres://carillon@db/carillon"`
@@ -19,13 +19,13 @@ type rollbackCommand struct {
 	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids." example:"carillon rollback replay"`
 }
 
-// rollbackFlags say where to ask.
+// rollbackFlags select the API.
 type rollbackFlags struct {
 	apiFlags
 	outputFlags
 }
 
-// printRollback prints a rollback; nil: there is none.
+// printRollback prints a rollback, or that none is open if it is nil.
 func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) error {
 	if o.Output != outputTable {
 		return printObject(o, c, rollback, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// startServer starts a PostgreSQL of the test's own, in a directory that made fills.
+// startServer starts a PostgreSQL for the test, in a directory that made fills.
 func startServer(t *testing.T, made func(*postgres.Server) error, settings ...string) *postgres.Server {
 	t.Helper()
 	bin, ok := postgres.Find()
@@ -57,7 +57,7 @@ func startServers(t *testing.T) (primary, standby *postgres.Server) {
 	return primary, startServer(t, func(s *postgres.Server) error { return s.Follow(t.Context(), primary) })
 }
 
-// sqlIn runs statements one by one, each in a transaction of its own.
+// sqlIn runs statements one by one, each in its own transaction.
 func sqlIn(t *testing.T, s *postgres.Server, database string, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
@@ -67,11 +67,10 @@ func sqlIn(t *testing.T, s *postgres.Server, database string, statements ...stri
 	}
 }
 
-// checkPaused requires that nothing fires, and that no node can be resumed, before an operator has
-// chosen.
+// checkPaused requires that nothing fires and no node can be resumed before an operator has chosen.
 func checkPaused(t *testing.T, n *process, r *receiver) {
 	t.Helper()
-	n.awaitHeartbeats(time.Second) // all nodes have noticed, and begin nothing more
+	n.awaitHeartbeats(time.Second) // all nodes have noticed, and begin no more attempts
 	since := n.lastHeartbeat()
 	n.awaitHeartbeats(3 * time.Second)
 	if begun := n.begunAfter("tail", since); len(begun) > 0 {
@@ -102,8 +101,8 @@ func events(all []arrival) map[string]int {
 	return count
 }
 
-// A failover that has lost what nodes had committed pauses them, and replay repeats what was lost
-// under the ids it had; nothing is missing then.
+// A failover that lost commits of nodes pauses them. Replay repeats the lost runs under their event
+// ids, and none is missing then.
 func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -132,7 +131,7 @@ func failOverWithLoss(t *testing.T, without string) {
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 
-	// From here on the standby hears of nothing.
+	// From here on the standby receives no changes.
 	sqlIn(t, standby, "postgres", `ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`)
 	r.await(t, "fires that will be lost", func(all []arrival) bool { return len(all) >= 8 })
 	if err := primary.Stop(t.Context(), syscall.SIGQUIT); err != nil {
@@ -149,7 +148,7 @@ func failOverWithLoss(t *testing.T, without string) {
 		rollback, err := one.Rollback(t.Context())
 		return err == nil && rollback.Reason != ""
 	})
-	startNode(t, database, token, settings...) // it waits with the others
+	startNode(t, database, token, settings...) // it waits like the others
 	checkPaused(t, two, r)
 	out, errs, code := one.commandWith("", "rollback", "replay")
 	if code != 0 || !strings.Contains(out, "replay was chosen") {
@@ -175,8 +174,8 @@ func failOverWithLoss(t *testing.T, without string) {
 	}
 }
 
-// A file that was restored pauses the node over it, and skip repeats nothing, and the ledger then
-// accounts for all.
+// A restored file pauses its node. Skip repeats nothing, and the ledger then accounts for all
+// scheduled times.
 func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -138,7 +138,7 @@ func showRun(l *lines, r run.Run, body bool) {
 	}
 }
 
-// showInput prints what a run was given, and why it exists.
+// showInput prints the input of a run, and why it exists.
 func showInput(l *lines, run run.Run) {
 	if cause := run.Cause; cause != nil {
 		if cause.Run != "" {
@@ -156,7 +156,7 @@ func showInput(l *lines, run run.Run) {
 	}
 }
 
-// progressOf says how far the work is, as its target said; empty: it did not.
+// progressOf formats the progress that the target reported, or returns "".
 func progressOf(wait run.CallbackState) string {
 	if wait.Percent == nil {
 		return wait.Progress
@@ -164,7 +164,7 @@ func progressOf(wait run.CallbackState) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %% %s", *wait.Percent, wait.Progress))
 }
 
-// showResponse prints a stored response, with the first lines of its body or all of it.
+// showResponse prints a stored response, with the first lines or all of its body.
 func showResponse(l *lines, a run.Response, body bool) {
 	l.add("  endpoint", a.Endpoint)
 	l.add("  addresses", strings.Join(a.Addresses, ", "))
@@ -197,7 +197,7 @@ func showResponse(l *lines, a run.Response, body bool) {
 	}
 }
 
-// phases formats the phases that took any time.
+// phases formats the phases with a duration.
 func phases(p run.Phases) string {
 	var parts []string
 	for _, one := range []struct {
@@ -217,7 +217,7 @@ type runCompleteCommand struct{ runEndFlags }
 // runFailCommand fails the attempt of a run in place of its target.
 type runFailCommand struct{ runEndFlags }
 
-// runEndFlags are a run and what is said of its end.
+// runEndFlags name a run and the message for its end.
 type runEndFlags struct {
 	runFlags
 	Message string `placeholder:"TEXT" help:"Why, in at most 1024 bytes. It is kept with the attempt."`
@@ -233,7 +233,7 @@ func (r *runFailCommand) Run(ctx context.Context, c console) error {
 	return r.end(ctx, c, (*client.Client).FailRun)
 }
 
-// end ends the attempt, and prints the run as it is then.
+// end ends the attempt, and then prints the run.
 func (r *runEndFlags) end(ctx context.Context, c console,
 	by func(*client.Client, context.Context, string, string) (run.CallbackReply, error),
 ) error {
@@ -251,7 +251,7 @@ func (r *runEndFlags) end(ctx context.Context, c console,
 	return printRunLine(c, r.outputFlags, run)
 }
 
-// runLogCommand prints the log of a run of XXL-JOB's executors.
+// runLogCommand prints the log of a run on an XXL-JOB executor.
 type runLogCommand struct {
 	apiFlags
 	ID      string `arg:"" help:"Id of the run."`
@@ -260,10 +260,10 @@ type runLogCommand struct {
 	Follow  bool   `help:"Print further lines until the run ends."`
 }
 
-// logPause is how often a log that is followed is read.
+// logPause is the interval at which a followed log is read.
 const logPause = time.Second
 
-// Run prints the log, as it is or until the run ends.
+// Run prints the current log, or follows it until the run ends.
 func (l *runLogCommand) Run(ctx context.Context, c console) error {
 	api, err := l.client(ctx)
 	if err != nil {
@@ -281,7 +281,7 @@ func (l *runLogCommand) Run(ctx context.Context, c console) error {
 		if !l.Follow {
 			return nil
 		}
-		if log.ToLine < log.FromLine { // no line is left; its run may have ended
+		if log.ToLine < log.FromLine { // no further line; its run may have ended
 			run, err := api.Run(ctx, l.ID)
 			if err != nil || hasEnded(run) {
 				return err
@@ -293,7 +293,7 @@ func (l *runLogCommand) Run(ctx context.Context, c console) error {
 	}
 }
 
-// printLog prints the lines of a log, so that none of them controls the terminal.
+// printLog prints the lines of a log, and makes them safe for a terminal.
 func printLog(out io.Writer, log target.ExecutorLog) error {
 	for line := range strings.Lines(log.Content) {
 		if _, err := fmt.Fprintln(out, plain(strings.TrimRight(line, "\r\n"))); err != nil {

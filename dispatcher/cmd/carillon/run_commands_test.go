@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// An operator runs a job that fails, finds its run, and repeats it once the target works again.
+// An operator runs a failing job, finds its run, and repeats it once the target works again.
 func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 	if out := do(0, "run retry "+id+" --wait"); !strings.Contains(out, "succeeded") {
 		t.Errorf("retry prints\n%s", out)
 	}
-	if out := do(0, "run watch "+id+" -o json"); strings.Count(out, `"attempt": `) != 3 { // the run's, and those of its attempts
+	if out := do(0, "run watch "+id+" -o json"); strings.Count(out, `"attempt": `) != 3 { // of the run, and of its attempts
 		t.Errorf("watch prints\n%s, want one object with both attempts", out)
 	}
 	for line, want := range map[string]int{
@@ -76,7 +76,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 	}
 }
 
-// An operator sees which shard of a broadcast failed, and repeats that one.
+// An operator sees which shard of a broadcast failed, and repeats only that one.
 func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -23,7 +23,7 @@ type ledgerFlags struct {
 	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
 
-// query returns what the flags ask for.
+// query returns the query for the flags.
 func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	var problems []error
 	if l.Job != "" && l.App == "" || l.Trigger != "" && l.Job == "" {
@@ -39,7 +39,7 @@ func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	return dispatcher.RunQuery{App: l.App, Job: l.Job, Trigger: l.Trigger, From: from, To: to}, nil
 }
 
-// cut leaves the latest of what several lists gave, and says if there are more.
+// cut keeps the latest items of several lists, and reports whether others exist.
 func cut[T any](c console, all []T, most int, more bool, at func(T) time.Time) []T {
 	slices.SortStableFunc(all, func(a, b T) int { return at(b).Compare(at(a)) })
 	if most > 0 && len(all) > most {
@@ -61,7 +61,7 @@ type runListCommand struct {
 	Parent string   `placeholder:"RUN" help:"Only the shards of this broadcast, the highest index first."`
 }
 
-// states are those that the flags ask for; one empty state stands for all.
+// states returns the states of the flags; one empty state stands for all.
 func (r *runListCommand) states() ([]run.State, error) {
 	var states []run.State
 	for _, text := range r.State {
@@ -124,14 +124,14 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 			read.say(len(all))
 		}
 	}
-	if r.Parent != "" { // all are of one scheduled time, by which cut sorts
+	if r.Parent != "" { // all have one scheduled time, by which cut sorts
 		slices.SortFunc(all, func(a, b run.Run) int { return b.Shard.Index - a.Shard.Index })
 	}
 	all = cut(c, all, r.Limit, more, func(run run.Run) time.Time { return run.ScheduledAt })
 	return printList(r.outputFlags, c, all, runTitles, runCells)
 }
 
-// apps returns the apps to list runs of. Shards are in the app of their parent.
+// apps returns the apps with runs to list. Shards are in the app of their parent.
 func (r *runListCommand) apps(ctx context.Context, api *client.Client) ([]string, error) {
 	if r.Parent == "" || r.App != "" {
 		return appsOr(ctx, api, r.App)
@@ -156,13 +156,13 @@ func runCells(run run.Run) []any {
 	return []any{run.ID, job, run.ScheduledAt, stateCell(run.State), run.Attempt, run.EndedAt, strings.TrimSuffix(why, "; ")}
 }
 
-// waitFlags let a command wait for the end of a run.
+// waitFlags make a command wait for the end of a run.
 type waitFlags struct {
 	Wait    bool           `help:"Wait until the run ends. Exit code 8: it did not succeed."`
 	Timeout input.Duration `default:"0s" help:"With --wait: how long to wait at most; the run goes on. 0s: until it ends."`
 }
 
-// finish prints a run, at once or when it has ended.
+// finish prints a run, at once or with --wait after its end.
 func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o outputFlags, run run.Run) error {
 	if !w.Wait {
 		return printRunLine(c, o, run)
@@ -190,7 +190,7 @@ func (w *runWatchCommand) Run(ctx context.Context, c console) error {
 	return w.watchRun(ctx, c, api, run, w.Timeout)
 }
 
-// watchRun prints each change of a run until it ends; as one object of JSON, only its end.
+// watchRun prints each change of a run until it ends; with -o json, only its end.
 func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client, r run.Run, most input.Duration) error {
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -221,12 +221,12 @@ func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client
 	}
 }
 
-// hasEnded tells whether a run changes no more, unless someone repeats it.
+// hasEnded reports whether a run is final, unless someone repeats it.
 func hasEnded(r run.Run) bool {
 	return slices.Index(run.States, r.State) >= slices.Index(run.States, run.Succeeded)
 }
 
-// judge is an error if a run ended in any other way than with success.
+// judge returns an error if a run ended without success.
 func judge(r run.Run) error {
 	if r.State == run.Succeeded {
 		return nil

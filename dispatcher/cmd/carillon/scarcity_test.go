@@ -38,7 +38,7 @@ func (n *process) checkVerify(app string) {
 	}
 }
 
-// hog takes all connections of a database that are left.
+// hog takes all remaining connections of a database.
 func hog(t *testing.T, database string) (taken []*pgx.Conn) {
 	t.Helper()
 	for {
@@ -52,7 +52,7 @@ func hog(t *testing.T, database string) (taken []*pgx.Conn) {
 	}
 }
 
-// A node waits for connections, works with few, and keeps those that it has.
+// A node waits for connections, works with few, and keeps its own.
 func TestNodeWorksWithFewConnections(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -83,8 +83,8 @@ func TestNodeWorksWithFewConnections(t *testing.T) {
 	n.terminate()
 }
 
-// A table that an administrator locks for a long time delays the statements that need it, and nothing else: no
-// node is marked dead, and later every fire has a run or a decision.
+// A table that an administrator locks for long delays only the statements that need it: no node is
+// marked dead, and later every fire has a run or a decision.
 func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -135,14 +135,14 @@ func (n *process) only() run.NodeID {
 	return all[0].ID
 }
 
-// A node that may open too few files for its load works through it later.
+// A node with too few files for its load catches up later.
 func TestNodeWorksWithFewFiles(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	database := pgtest.New(t)
 	token := newToken(t, database)
 	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
-		elapse(200 * time.Millisecond) // so that requests add up
+		elapse(200 * time.Millisecond) // so that requests accumulate
 		w.WriteHeader(http.StatusNoContent)
 	})
 	n := launchNodeIn(t, surroundings{files: 64}, database, token, nil, quick()...)
@@ -154,7 +154,7 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {
-		// Without a file for a connection to its database, the node asks the caller to try again.
+		// Without a file for a database connection, the node tells the caller to try again.
 		until(t, "the node to take a run", func() bool {
 			_, err := n.RunJob(t.Context(), "narrow", "herd")
 			return err == nil

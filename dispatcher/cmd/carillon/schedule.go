@@ -93,7 +93,7 @@ func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from t
 	return nil
 }
 
-// farAway is after the last scheduled time of any schedule.
+// farAway is later than every scheduled time.
 var farAway = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 const batchHelp = `With --batch, each line of standard input is one query. Its columns are separated by tabs:
@@ -112,7 +112,7 @@ repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false
 hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its
 hour; the same as gap=skip), identity=NAME (what H hashes).`
 
-// The longest line, and the most scheduled times of one result.
+// The longest line, and the largest number of scheduled times in a result.
 const (
 	batchLine  = 1 << 20
 	batchTimes = 100_000
@@ -136,8 +136,8 @@ func runBatch(in io.Reader, out io.Writer) error {
 	return errors.Join(lines.Err(), results.Flush())
 }
 
-// flushFirst flushes all results before it waits for more input, so that a caller may wait for each result
-// before it sends the next query.
+// flushFirst flushes all results before it waits for more input, so that a caller can wait for each
+// result before it sends the next query.
 type flushFirst struct {
 	io.Reader
 	results *bufio.Writer
@@ -185,7 +185,7 @@ func oneLine(message string) string {
 	return strings.NewReplacer("\t", " ", "\n", " ").Replace(message)
 }
 
-// parseQuery reads the columns of a line. The error is a *input.Problem.
+// parseQuery parses the columns of a line. Its error is an *input.Problem.
 func parseQuery(columns []string) (spec schedule.Spec, from time.Time, n int, err error) {
 	if len(columns) < 5 {
 		return spec, from, 0, &input.Problem{Code: input.CodeRequired, Message: fmt.Sprintf(

@@ -81,7 +81,7 @@ func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("exit %d, report (-want +got):\n%s%s", code, diff, errs)
 	}
-	// Without a year it is about the next 12 months, which have each jump of Berlin's clock once.
+	// Without a year the report covers the next 12 months, which contain each clock change of Berlin once.
 	if out, errs, code := carillon(t, nil, "schedule", "dst-report", "--file", file); code != 0 || strings.Count(out, "\n") != len(want) {
 		t.Errorf("exit %d, report of the next 12 months:\n%s%s", code, out, errs)
 	}

@@ -24,7 +24,7 @@ type dstReportCommand struct {
 	examinedFlags
 }
 
-// examinedFlags name the triggers that a report examines.
+// examinedFlags name the triggers to examine.
 type examinedFlags struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
 	node.LoginFlags
@@ -48,7 +48,7 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	}
 	from, year := time.Now(), ""
 	until := from.AddDate(1, 0, 0)
-	if d.Year != 0 { // transitions of zones east and west of UTC belong to the local year, hence the day
+	if d.Year != 0 { // a transition belongs to its local year, which may begin a day before or after UTC's
 		from, year = time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1), fmt.Sprint(d.Year)
 		until = from.AddDate(1, 0, 2)
 	}
@@ -109,7 +109,7 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 			return nil, &usageError{fmt.Errorf(
 				"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
 		}
-		// The columns of a batch query, with a time and a count that do not matter.
+		// The columns of a batch query; time and count have no effect.
 		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"2000-01-01T00:00:00Z", "1"}, columns[4:]))
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", path, n, err)}
@@ -167,7 +167,7 @@ func sortedByName(found []namedSpec) []namedSpec {
 	return found
 }
 
-// everyPage reads a whole list.
+// everyPage reads all pages of a list.
 func everyPage[T any](read func(input.Page) ([]T, error), key func(T) string) ([]T, error) {
 	var all []T
 	page := input.Page{Limit: 1000}
@@ -181,23 +181,23 @@ func everyPage[T any](read func(input.Page) ([]T, error), key func(T) string) ([
 	}
 }
 
-// zonesReportCommand lists the triggers that other time zone data would move, before nodes use them.
+// zonesReportCommand lists the triggers that other time zone data would move, before nodes use the data.
 type zonesReportCommand struct {
 	To string `required:"" placeholder:"DIR|FILE" help:"The other time zone data: a zoneinfo directory or an archive, as for --zoneinfo."`
 	examinedFlags
 }
 
-// mostCompared bounds the fires of a trigger that are compared. A trigger of every half hour has as many in a year.
+// mostCompared bounds the compared fires of a trigger. A trigger every half hour has fewer in a year.
 const mostCompared = 20_000
 
-// yearOfFires are the fires of a trigger in the next 12 months by some time zone data, mostCompared at most.
+// yearOfFires are the fires of a trigger in the next 12 months with some time zone data, at most mostCompared.
 type yearOfFires struct {
 	namedSpec
 	at  []time.Time
 	err error
 }
 
-// Run prints one line for each trigger that moves, with its first fire that differs by both data.
+// Run prints one line for each trigger that moves, with its first differing fire in both data.
 func (z *zonesReportCommand) Run(ctx context.Context, c console) error {
 	other, err := readZones(z.To)
 	if err != nil {
@@ -206,7 +206,7 @@ func (z *zonesReportCommand) Run(ctx context.Context, c console) error {
 	return reportMoves(ctx, c, other, z.triggers)
 }
 
-// reportMoves prints the triggers that other data move. read reads them by the data in use, because calendars have zones, too.
+// reportMoves prints the triggers that other data move. read uses the data in use, because calendars have zones, too.
 func reportMoves(ctx context.Context, c console, other *schedule.Zones, read func(context.Context) ([]namedSpec, error)) error {
 	now, from := time.Now(), schedule.CurrentZones().Release()
 	before, err := firesOf(ctx, read, now)
@@ -265,7 +265,7 @@ func firesOf(ctx context.Context, read func(context.Context) ([]namedSpec, error
 	return all, nil
 }
 
-// firstDifference returns the first fires in which two lists differ; "none" is that a list has ended.
+// firstDifference returns the first fires in which two lists differ; "none" stands for the end of a list.
 func firstDifference(before, after []time.Time) (was, is string, differ bool) {
 	at := func(list []time.Time, i int) string {
 		if i >= len(list) {

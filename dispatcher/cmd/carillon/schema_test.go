@@ -11,7 +11,7 @@ import (
 // apiSchemas are the schemas of openapi.json.
 type apiSchemas map[string]apiSchema
 
-// apiSchema is the part of a schema that says which fields there are.
+// apiSchema is the part of a schema with the fields of an object.
 type apiSchema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -21,7 +21,7 @@ type apiSchema struct {
 	AdditionalProperties any
 }
 
-// is tells whether a schema has a type; one without types has all.
+// is reports whether a schema permits a type; a schema without types permits all.
 func (s apiSchema) is(kind string) bool {
 	several, _ := s.Type.([]any)
 	return s.Type == nil || s.Type == kind || slices.Contains(several, any(kind))
@@ -38,7 +38,7 @@ func readSchemas(t *testing.T, document string) apiSchemas {
 	return doc.Components.Schemas
 }
 
-// check requires that the output of a command is what the schema says. As lines, each is an item of a list.
+// check requires that the output of a command matches the schema. As lines, each line is an item of a list.
 func (s apiSchemas) check(t *testing.T, command, form, schema, out string) {
 	t.Helper()
 	if form == outputTable {
@@ -66,7 +66,7 @@ func (s apiSchemas) check(t *testing.T, command, form, schema, out string) {
 	}
 }
 
-// problems are the differences between a value and its schema.
+// problems returns the differences between a value and its schema.
 func (s apiSchemas) problems(described apiSchema, at string, value any) (found []string) {
 	if described.Ref != "" {
 		name := described.Ref[strings.LastIndex(described.Ref, "/")+1:]

@@ -56,7 +56,7 @@ type secretRewrapCommand struct {
 // Validate checks the flags.
 func (r *secretRewrapCommand) Validate() error { return r.DatabaseFlag.Check() }
 
-// Run encrypts the data keys with the first key, and prints their number.
+// Run encrypts the data keys with the first key, and prints their count.
 func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	keys, err := r.Keys(ctx)
 	if err == nil && keys == nil {
@@ -79,8 +79,8 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// writeNewFile writes a file that only its owner can read, whatever the umask. It is there as a whole or not at all, and
-// never takes the place of another.
+// writeNewFile writes a file that only its owner can read, whatever the umask. It creates the file
+// atomically and never replaces an existing one.
 func writeNewFile(path, text string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // of mode 0600
 	if err != nil {

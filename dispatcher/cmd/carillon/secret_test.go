@@ -32,7 +32,7 @@ func TestNewKeyFileIsForItsOwnerOnlyWhateverTheUmask(t *testing.T) {
 	if all := must[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(file))); len(all) != 1 {
 		t.Errorf("the directory holds %v, want the key only", all)
 	}
-	// The file of before may have keys that stored secrets need.
+	// An existing file may have keys that stored secrets need.
 	_, errs, code := carillon(t, nil, "secret", "key", "--out", file)
 	if code == 0 || !strings.Contains(errs, file) || !strings.Contains(errs, "the file exists") {
 		t.Errorf("exit %d, %s, want that the file exists", code, errs)

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 )
 
-// serveCommand is a dispatcher node.
+// serveCommand runs a dispatcher node.
 type serveCommand struct {
 	node.Flags
 	Check bool `help:"Check the configuration, print the result and exit. It touches neither database nor network."`
@@ -16,8 +16,8 @@ type serveCommand struct {
 // Validate checks the flags.
 func (s *serveCommand) Validate() error { return s.Flags.Check() }
 
-// Run serves until ctx ends, then drains. To check the configuration it only prints that it is valid, since problems have ended
-// the command before. Variables that no flag reads are no problem: another version may know them.
+// Run serves until ctx ends, then drains. With --check it only prints that the configuration is valid, because
+// Validate has already reported problems. Variables that no flag reads are no problem: another version may know them.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if !s.Check {
 		return s.Serve(ctx, node.Program{Version: version, Variables: flagVariables()}, c.err)
@@ -44,14 +44,14 @@ func (m *migrateCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// doctorCommand checks what a node needs: one line for each check. It validates nothing before: an invalid flag is a finding.
+// doctorCommand checks the needs of a node, one line per check. An invalid flag is a finding, not a usage error.
 type doctorCommand struct {
 	node.Flags
 	outputFlags
 	node.DoctorFlags
 }
 
-// Run examines all, then prints.
+// Run runs all checks, then prints the findings.
 func (d *doctorCommand) Run(ctx context.Context, c console) error {
 	findings := d.Examine(ctx, d.DoctorFlags, flagVariables())
 	if err := d.print(c, findings); err != nil {
@@ -84,13 +84,13 @@ func (d *doctorCommand) print(c console, findings []node.Finding) error {
 	return t.show(c)
 }
 
-// probeCommand asks the node on this machine how it is.
+// probeCommand checks the node on this machine.
 type probeCommand struct{ node.Probe }
 
 // Validate checks the flags.
 func (p *probeCommand) Validate() error { return p.Check() }
 
-// Run asks once.
+// Run sends one request.
 func (p *probeCommand) Run(ctx context.Context, c console) error {
 	if err := p.Ask(ctx); err != nil {
 		return err
@@ -99,13 +99,13 @@ func (p *probeCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// machineCommand are agents that stop a node before its machine ends.
+// machineCommand has the agents that stop a node before its machine ends.
 type machineCommand struct {
 	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it." example:"carillon lifecycle ec2 --hook carillon-drain"`
 }
 
-// lifecycleEC2Command is the agent of a termination lifecycle hook.
+// lifecycleEC2Command is the agent for a termination lifecycle hook.
 type lifecycleEC2Command struct{ node.EC2Agent }
 
-// Run waits until the instance is to end, and stops its node.
+// Run waits until the instance is about to end, and stops its node.
 func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error { return l.Await(ctx, c.err) }

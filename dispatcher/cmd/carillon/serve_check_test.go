@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCheckOfAValidConfigurationTouchesNothing(t *testing.T) {
+func TestCheckOfAValidConfigurationChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, args := range map[string][]string{

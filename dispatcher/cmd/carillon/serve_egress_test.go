@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// T8: nodes call neither their own API nor that of another node, even where targets on the machine are allowed.
+// T8: nodes call neither their own API nor that of another node, even if targets on the machine are allowed.
 func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
 	for n, endpoint := range []string{a.endpoint, b.endpoint} {
 		name := fmt.Sprint("steal", n)
 		must[dispatcher.Job](t)(a.PutJob(t.Context(), webhookJob("app", name, endpoint+"/v1/nodes", nil), client.Condition{}))
-		for range 4 { // whichever node makes it
+		for range 4 { // so that either node makes one
 			r := must[run.Run](t)(a.RunJob(t.Context(), "app", name))
 			until(t, "the run to end", func() bool {
 				r = must[run.Run](t)(a.Run(t.Context(), r.ID))

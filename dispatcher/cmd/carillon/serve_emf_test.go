@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// The built binary, with a real engine's metrics: the names that the lines are made of are those of the
-// registry. The line at its end is the one that comes within the time of a test.
+// The built binary uses a real engine's metrics: the lines and the registry must agree on names.
+// The last line is the one that comes within the time of a test.
 func TestServeWritesALastMetricLineWhenItDrains(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestServeWritesALastMetricLineWhenItDrains(t *testing.T) {
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 			r.await(t, "two fires", func(all []arrival) bool { return len(all) >= 2 })
 			n.terminate()
-			// A test that takes longer than a minute has further lines.
+			// A test that takes longer than a minute has several lines.
 			var succeeded, lateness float64
 			for line := range strings.Lines(n.logs.String()) {
 				if strings.Contains(line, `"_aws"`) {

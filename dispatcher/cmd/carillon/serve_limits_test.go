@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// T9: 400 idle connections to the API took all 256 files of a node. All fires failed, and nothing was in the log.
+// T9: 400 idle connections to the API took all 256 files of a node. All fires failed, and the log was empty.
 func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_, _ = fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // which may be closed already
+		_, _ = fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // it may be closed already
 	}
 	before := len(r.all())
 	r.await(t, "fires during the flood", func(all []arrival) bool { return len(all) >= before+5 })
@@ -58,7 +58,7 @@ func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
 	n.terminate()
 }
 
-// metric reads a metric of the node, by the beginning of its line.
+// metric returns a metric of the node, by the beginning of its line.
 func (n *process) metric(t *testing.T, begin string) (value float64) {
 	t.Helper()
 	text := n.get(t, "/metrics")

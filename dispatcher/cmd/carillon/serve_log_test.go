@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A reader of the log that stops, or is gone, stops neither fires nor the end of the process.
+// If the reader of the log stops or disappears, fires continue and the process can still end.
 func TestNodeOutlivesTheReaderOfItsLog(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

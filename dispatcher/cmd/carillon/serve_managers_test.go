@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWrongFlagsOfManagersAreToldAtOnce(t *testing.T) {
+func TestWrongFlagsOfManagersAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
@@ -23,7 +23,7 @@ func TestWrongFlagsOfManagersAreToldAtOnce(t *testing.T) {
 	const address = "--vault-address=https://vault.test:8200"
 	for name, tt := range map[string]struct {
 		args []string
-		says []string // none: they are accepted
+		says []string // empty if they are accepted
 	}{
 		"a token":     {[]string{address, "--vault-token-file=" + file}, nil},
 		"Kubernetes":  {[]string{address, "--vault-auth=kubernetes", "--vault-role=carillon-{app}"}, nil},

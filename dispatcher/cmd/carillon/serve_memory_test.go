@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// memoryGroup makes a control group of this process's own with a memory limit, and returns the file by which a
-// process joins it.
+// memoryGroup makes a control group with a memory limit, and returns the file by which a process
+// joins it.
 func memoryGroup(t *testing.T, limit int64) (join string) {
 	t.Helper()
 	text := string(must[[]byte](t)(os.ReadFile("/proc/self/cgroup")))
@@ -40,7 +40,7 @@ func memoryGroup(t *testing.T, limit int64) (join string) {
 	return filepath.Join(dir, "cgroup.procs")
 }
 
-// A node in a container takes nine tenths of its memory, unless GOMEMLIMIT says otherwise.
+// A node in a container uses at most nine tenths of its memory, unless GOMEMLIMIT is set.
 func TestMemoryLimitFollowsTheContainer(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A node asks the ECS agent for protection while an attempt runs that its drain could cut off, and not before. The
-// attempt does not wait for the response.
+// A node asks the ECS agent for protection while an attempt runs that a drain could cut off, and
+// not before. The attempt does not wait for the response.
 func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 	if len(asked) > 0 {
 		t.Errorf("for a short attempt it asked %s", <-asked)
 	}
-	call("long", 2*target.DefaultTimeout) // arrives although the agent has not answered
+	call("long", 2*target.DefaultTimeout) // arrives although the agent has not responded
 	want := `PUT /api/7/task-protection/v1/state {"ProtectionEnabled":true,"ExpiresInMinutes":30}`
 	if got := receive(t, asked); got != want {
 		t.Errorf("it asked %s, want %s", got, want)

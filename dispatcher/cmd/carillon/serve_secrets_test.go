@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// T1: jobs read files of the secret directory, so none of them may be the node's own. The node refuses at its start.
+// T1: jobs read files of the secret directory. A node refuses to start if any of them is its own.
 func TestSecretDirectoryWithFilesOfTheNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestSecretDirectoryWithFilesOfTheNodeIsRefused(t *testing.T) {
 		dir  string
 		env  []string
 		args []string
-		says string // empty: it is accepted
+		says string // empty if it is accepted
 	}{
 		"a directory of its own":     {"good", nil, nil, ""},
 		"one that is not there":      {"none", nil, nil, ""},

@@ -21,11 +21,11 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-func TestSystemdLearnsThatTheNodeIsReadyWhenItHasRegistered(t *testing.T) {
+func TestSystemdIsNotifiedOfReadinessAfterRegistration(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	database := pgtest.New(t)
-	token := newToken(t, database) // which migrates
+	token := newToken(t, database) // this migrates
 	g, through := newGate(t, database)
 	m := servers.NewSystemd(t)
 	n := launchNode(t, through, token, m.Environment(""))
@@ -37,7 +37,7 @@ func TestSystemdLearnsThatTheNodeIsReadyWhenItHasRegistered(t *testing.T) {
 	}
 	g.open()
 	m.Await("READY=1", 1)
-	var registered []string // a line of the log may arrive later
+	var registered []string // the log line may arrive later
 	until(t, "the node to log its registration", func() bool {
 		registered = regexp.MustCompile(`"time":"([^"]+)".*"node registered"`).FindStringSubmatch(n.logs.String())
 		return registered != nil
@@ -52,7 +52,7 @@ func TestSystemdLearnsThatTheNodeIsReadyWhenItHasRegistered(t *testing.T) {
 	}
 }
 
-func TestSystemdLearnsThatTheNodeStopsBeforeItHasDrained(t *testing.T) {
+func TestSystemdIsNotifiedOfTheStopBeforeTheDrainEnds(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -69,7 +69,7 @@ func TestSystemdLearnsThatTheNodeStopsBeforeItHasDrained(t *testing.T) {
 	receive(t, sent)
 	n.signal(syscall.SIGTERM)
 	m.Await("STOPPING=1", 1)
-	// The node is alive as long as its attempt in flight takes.
+	// The node sends heartbeats as long as its attempt in flight takes.
 	m.Await("WATCHDOG=1", len(m.Times("WATCHDOG=1"))+2)
 	close(release)
 	n.awaitEnd()
@@ -91,13 +91,13 @@ func TestWatchdogIsNotifiedWhileTheDatabaseIsUnreachable(t *testing.T) {
 	n := startNodeWith(t, through, token, m.Environment("1000000"), append(quick(), "--poll-window=500ms")...)
 	g.close()
 	until(t, "the lease to run out", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
-	m.Await("WATCHDOG=1", m.SoFar("WATCHDOG=1")+80) // 40 s, as the node counts them
+	m.Await("WATCHDOG=1", m.SoFar("WATCHDOG=1")+80) // 40 s by the node's count
 	if log := n.logs.String(); strings.Contains(log, "the node is stuck") {
 		t.Error("the node takes a database that is unreachable for a loop that is stuck")
 	}
 }
 
-// One loop hangs, and the rest of the process works: the API responds, and the watchdog is what notices.
+// One loop hangs, while the rest of the process works: the API responds, and only the watchdog notices.
 func TestWatchdogIsNotNotifiedByANodeThatIsStuck(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -16,16 +16,16 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// flood is what slow clients do over and over, each with a connection of its own.
+// flood describes slow clients, each with its own connections.
 type flood struct {
-	request string // which never ends, unless mute
-	mute    bool   // the request is whole, but no response is read
-	// addresses are where the clients come from, and each how many connections one of them keeps.
+	request string // incomplete, unless mute
+	mute    bool   // the request is complete, but the response is not read
+	// addresses is the number of client addresses, and each the number of connections from one.
 	addresses, each int
 }
 
-// run keeps the connections of the flood until ctx ends, and opens each again that the node closes. It returns when all have been
-// opened once.
+// run keeps the connections of the flood until ctx ends, and reopens those that the node closes. It
+// returns after all have been opened once.
 func (f flood) run(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	var opened, all sync.WaitGroup
@@ -66,7 +66,7 @@ func (f flood) hold(ctx context.Context, dialer *net.Dialer, address string, ope
 	}
 }
 
-// passes makes new connections for a request, and counts those that were not served.
+// passes sends requests over new connections, and counts those that were not served.
 func (n *process) passes(t *testing.T, path, token string) {
 	t.Helper()
 	const times = 25
@@ -96,7 +96,7 @@ func (n *process) passes(t *testing.T, path, token string) {
 	}
 }
 
-func TestSlowClientsKeepNobodyOut(t *testing.T) {
+func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	const token = "{token}"

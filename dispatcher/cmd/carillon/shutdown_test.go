@@ -22,8 +22,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A node that is told to stop claims nothing more, hands back what it has not begun as if it had
-// never had it, finishes what it has begun, and leaves the fleet.
+// A node that is told to stop claims no more runs, releases those it has not begun without a trace,
+// finishes those it has begun, and leaves the fleet.
 func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestDrainEndsAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// Platforms kill a process that takes longer than they were told. At its end a node asks the database for one
-// thing after another, and none of them may wait for a response that does not come.
+// Platforms kill a process that exceeds its stop timeout. At its end a node makes several requests
+// to the database, and must not wait forever for a missing response.
 func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -151,7 +151,7 @@ func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	n := startNode(t, database, token, append(quick(), "--drain-timeout=2s")...)
 	n.tick("hangs", r.URL)
 	job := webhookJob("hangs", "slow", r.URL, nil)
-	job.ConcurrencyPolicy = run.ConcurrencyForbid // so that there is a slot to give back
+	job.ConcurrencyPolicy = run.ConcurrencyForbid // so that it has a slot to release
 	job = must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	must[run.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)
@@ -164,14 +164,14 @@ func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	}()
 	until(t, "a claim, a heartbeat and a request to wait for the database", func() bool { return g.waiting() >= 3 })
 	n.signal(syscall.SIGTERM)
-	n.awaitEnd() // the database hangs, and so does the request of the slow job, until the test ends
+	n.awaitEnd() // the database and the request of the slow job hang until the test ends
 	if err := <-reading; err == nil {
 		t.Error("a request that waited for the database succeeded")
 	}
 }
 
-// The request is held until the node has ended or has sent many heartbeats since it was told to: then it waits, which it must not.
-func TestDrainOfNoTimeCutsOffAtOnce(t *testing.T) {
+// The request hangs until the node has ended, or has sent many heartbeats after SIGTERM, which would prove a wait.
+func TestDrainWithoutTimeoutCutsOffAtOnce(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	sent, hang := make(chan arrival, 1), make(chan struct{})

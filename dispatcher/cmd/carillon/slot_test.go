@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// What a run waits for, and what makes it wait, is in the pages of the run and of the job.
-func TestRunThatWaitsForAnEndpointSaysSo(t *testing.T) {
+// The pages of a waiting run and of its job show what the run waits for, and why.
+func TestRunShowsThatItWaitsForAnEndpoint(t *testing.T) {
 	t.Parallel()
 	r := run.Run{App: "shop", Job: "grouped", State: run.Queued, WaitsForEndpoint: "w-1"}
 	var page lines

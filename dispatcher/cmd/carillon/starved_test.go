@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// starve leaves a node a tenth of the time until stop is called: a few milliseconds at once, or more if this process was stopped
-// itself while the node was.
+// starve gives a node a tenth of the time until stop is called: a few milliseconds at once, or more
+// if this process was stopped at the same time.
 func (n *process) starve() (stop func()) {
 	enough, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -36,8 +36,8 @@ func (n *process) starve() (stop func()) {
 	return func() { close(enough); <-over }
 }
 
-// A node with hardly any processor time is slow, but alive: its heartbeats do not wait behind its work, so no
-// other node takes its runs, and nothing is sent twice.
+// A node with hardly any processor time is slow, but alive: its heartbeats do not wait for its
+// work, so no other node takes its runs, and nothing is sent twice.
 func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -22,13 +22,13 @@ import (
 
 const deadLetterQueue = "arn:aws:sqs:eu-central-1:123456789012:dead-letters"
 
-// warehouse is what the jobs of docs/chains.md call. It keeps what it gets, by path.
+// warehouse is the target of the jobs in docs/chains.md. It records requests by path.
 type warehouse struct {
 	*httptest.Server
 	mu     sync.Mutex
 	got    map[string][][]byte
 	kinds  map[string][]string // Carillon-Kind and Carillon-Parent-Event of each request, by path
-	status map[string]int      // of responses, by path; 0: 200
+	status map[string]int      // of responses, by path; 0 means 200
 }
 
 func newWarehouse(t *testing.T) *warehouse {
@@ -50,28 +50,28 @@ func newWarehouse(t *testing.T) *warehouse {
 	return w
 }
 
-// respond sets the status of the responses of a path.
+// respond sets the response status of a path.
 func (w *warehouse) respond(path string, status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status[path] = status
 }
 
-// requests returns how many requests a path got.
+// requests returns the number of requests of a path.
 func (w *warehouse) requests(path string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.got[path])
 }
 
-// document waits for the nth request of a path, from 1, and reads it.
+// document waits for the nth request of a path, from 1, and decodes it.
 func (w *warehouse) document(t *testing.T, path string, n int) (body dispatcher.FollowDocument, text, kind string) {
 	t.Helper()
 	until(t, "a request to "+path, func() bool { return w.requests(path) >= n })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text, kind = string(w.got[path][n-1]), w.kinds[path][n-1]
-	_ = json.Unmarshal([]byte(text), &body) // other bodies are compared as they are
+	_ = json.Unmarshal([]byte(text), &body) // other bodies are compared as text
 	return body, text, kind
 }
 
@@ -115,7 +115,7 @@ func (n *process) runToEnd(t *testing.T, app, job string) run.Run {
 	return r
 }
 
-// follower waits until a run is followed by one of a job, and returns that once it has ended.
+// follower waits until a run has a follower in a job, and returns the follower after its end.
 func (n *process) follower(t *testing.T, of, job string) (r run.Run) {
 	t.Helper()
 	until(t, "a run of "+job+" that follows and ends", func() bool {
@@ -130,7 +130,7 @@ func (n *process) follower(t *testing.T, of, job string) (r run.Run) {
 	return r
 }
 
-// The story of docs/chains.md: a chain of three jobs whose second one fails, the dead letter in a queue, and its replay.
+// The story of docs/chains.md: the second of three chained jobs fails, and its dead letter is queued and replayed.
 func TestStoryOfChains(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -179,8 +179,8 @@ func TestStoryOfChains(t *testing.T) {
 	})
 }
 
-// replayStory does what docs/chains.md says of dead letters: the run of report is counted, replayed while its receiver still
-// fails, and replayed again, and then publish follows it.
+// replayStory follows docs/chains.md for dead letters: the run of report is counted, replayed while
+// its receiver still fails, and replayed again, and then publish follows it.
 func (n *process) replayStory(t *testing.T, w *warehouse, report run.Run) {
 	t.Helper()
 	command := func(args ...string) string {
@@ -225,8 +225,8 @@ func (n *process) replayStory(t *testing.T, w *warehouse, report run.Run) {
 	}
 }
 
-// People are told of a run that failed and of fires that were missed, each once.
-func TestFailuresAndMisfiresAreTold(t *testing.T) {
+// People get one notification for a failed run and one for missed fires.
+func TestFailuresAndMisfiresAreReported(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

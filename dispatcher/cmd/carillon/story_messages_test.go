@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// A story: the page about queues and topics is done step by step. Its configuration is valid, each job's message arrives once
-// although AWS fails in between, and a run shows the id of its message.
+// A story: the steps of the page about queues and topics, in order. Its configuration is valid, each job's
+// message arrives once although AWS fails in between, and a run shows the id of its message.
 func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), orders, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), announce, client.Condition{}))
 
-		// The queue gets the message and the response is lost; the next attempt adds none.
+		// The queue accepts the message and the response is lost; the next attempt adds no second message.
 		aws.Fail("SendMessage", servers.Fault{Reset: true})
 		r := must[run.Run](t)(n.RunJob(t.Context(), "shop", "close-orders"))
 		until(t, "a response that is lost", func() bool { return aws.Calls("SendMessage") > 0 })
@@ -69,7 +69,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 			t.Errorf("the run does not show message %s:\n%s", got[0].ID, shown)
 		}
 
-		// A throttled attempt counts against nothing, and the topic gets the filled-in text.
+		// A throttled attempt does not count, and the topic gets the rendered text.
 		aws.Fail("Publish", servers.Fault{Status: 429, Code: "Throttled"})
 		r = must[run.Run](t)(n.RunJob(t.Context(), "shop", "announce"))
 		until(t, "a throttled request", func() bool { return aws.Calls("Publish") > 0 })
@@ -81,7 +81,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 			t.Errorf("run %+v published %+v, want one message after a throttled attempt", r, published)
 		}
 
-		// A queue that is gone fails the run at once, and says what is wrong.
+		// A missing queue fails the run at once, with a clear error.
 		aws.Fail("SendMessage", servers.Fault{Status: 400, Code: "QueueDoesNotExist"})
 		r = n.ended(t, must[run.Run](t)(n.RunJob(t.Context(), "shop", "close-orders")).ID)
 		if first := r.Attempts[0]; r.State != run.Failed || len(r.Attempts) != 1 || first.Class != run.ClassConfig ||
@@ -91,7 +91,7 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 	})
 }
 
-// messageJobs are the jobs of the page.
+// messageJobs returns the jobs of the page.
 func messageJobs() (orders, announce dispatcher.Job) {
 	orders, announce = webhookJob("shop", "close-orders", "", nil), webhookJob("shop", "announce", "", nil)
 	var sqs target.SQS

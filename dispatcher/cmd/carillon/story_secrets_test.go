@@ -20,9 +20,9 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// A story: the page about secrets is done step by step. Its configuration is valid, the secret of each manager is sent, a
-// rotation costs one attempt, trouble of the manager costs none, and a denial ends the calls.
-func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
+// A story: the steps of the page about secrets, in order. Its configuration is valid, the secret of each
+// manager is sent, a rotation costs one attempt, a failing manager costs none, and a denial ends the calls.
+func TestStorySecretsComeFromTheirManagers(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/store-secrets.md")

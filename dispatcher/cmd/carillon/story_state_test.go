@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// lintPage checks the first block of configuration of a page, with an app of that name before it, and returns the page.
+// lintPage lints the first configuration block of a page, after adding an app with that name, and returns the page.
 func lintPage(t *testing.T, page, app string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/how-to/" + page)
@@ -37,7 +37,7 @@ func lintPage(t *testing.T, page, app string) string {
 	return string(text)
 }
 
-// commandsOf runs the commands of the shell blocks of a page, and returns what they print.
+// commandsOf runs the commands of the shell blocks of a page, and returns their output.
 func (n *process) commandsOf(t *testing.T, page string) (printed []string) {
 	t.Helper()
 	for _, block := range strings.Split(page, "```sh\n")[1:] {
@@ -57,8 +57,8 @@ func (n *process) commandsOf(t *testing.T, page string) (printed []string) {
 	return printed
 }
 
-// A story: the page about carried states is done step by step. A run returns a cursor as the page has it, the next one gets it,
-// and an operator sets another and clears it.
+// A story: the steps of the page about carried states, in order. A run returns a cursor as on the
+// page, the next run gets it, and an operator sets another one and clears it.
 func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	}
 }
 
-// A story: the page about objectives is done step by step, with a job that has not fired late yet, because it fires once a year.
+// A story: the steps of the page about objectives, in order, with a yearly job that has not fired late yet.
 func TestStoryObjectiveIsMeasured(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

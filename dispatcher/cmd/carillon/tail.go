@@ -46,7 +46,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 		seen: map[string]sight{}, open: map[string]run.Run{}})
 }
 
-// follow prints what f notices, and waits for an API that is unreachable for a while.
+// follow prints the news of f, and waits while the API is unreachable.
 func (t *tailCommand) follow(ctx context.Context, c console, f follower) error {
 	quiet := false
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
@@ -94,20 +94,20 @@ func (t *tailCommand) print(c console, one happening) error {
 	return err
 }
 
-// follower notices what happens in the ledger. It asks for the latest scheduled times until it finds a page without
-// news, and for each run that has not ended by its id: an attempt may be made long after its scheduled time.
+// follower finds news in the ledger. It reads the latest scheduled times until a page has no news,
+// and each run in flight by its id, because an attempt may come long after its scheduled time.
 type follower struct {
 	api      *client.Client
-	app, job string // empty: all
+	app, job string // empty for all
 	from     time.Time
 	polled   bool
 	seen     map[string]sight   // by id
-	open     map[string]run.Run // those that have not ended, by id
+	open     map[string]run.Run // runs in flight, by id
 	apps     []string
-	listed   time.Time // when apps were
+	listed   time.Time // when apps were listed
 }
 
-// sight is what was last seen of a run.
+// sight is the last seen state of a run.
 type sight struct {
 	state   run.State
 	attempt int
@@ -115,12 +115,12 @@ type sight struct {
 }
 
 const (
-	tailWindow = 5 * time.Minute // of scheduled times that are listed
-	tailPages  = 20              // of runs, each time
-	tailOpen   = 100             // runs that are asked for by id, each time
+	tailWindow = 5 * time.Minute // of the listed scheduled times
+	tailPages  = 20              // of runs, per poll
+	tailOpen   = 100             // runs read by id, per poll
 )
 
-// poll returns what has happened since the last time, in the order of time.
+// poll returns the news since the previous poll, ordered by time.
 func (f *follower) poll(ctx context.Context, now time.Time) ([]happening, error) {
 	if f.app != "" {
 		f.apps = []string{f.app}
@@ -157,7 +157,7 @@ func (f *follower) poll(ctx context.Context, now time.Time) ([]happening, error)
 	return found, nil
 }
 
-// runs looks at the latest scheduled times of an app and, the first time, at the runs that have not ended.
+// runs reads the latest scheduled times of an app and, the first time, its runs in flight.
 func (f *follower) runs(ctx context.Context, app string, now time.Time, current map[string]bool) (found []happening, err error) {
 	states := []run.State{""}
 	if !f.polled {
@@ -190,7 +190,7 @@ func (f *follower) runs(ctx context.Context, app string, now time.Time, current 
 	return found, nil
 }
 
-// others asks for the runs that have not ended and were in no list, the oldest first.
+// others reads the runs in flight that were in no list, oldest first.
 func (f *follower) others(ctx context.Context, now time.Time, current map[string]bool) (found []happening, err error) {
 	var waiting []run.Run
 	for id, run := range f.open {
@@ -214,7 +214,7 @@ func (f *follower) others(ctx context.Context, now time.Time, current map[string
 	return found, nil
 }
 
-// note takes note of a run, adds it to found if an attempt has ended, and tells whether it is news.
+// note records a run, adds it to found if an attempt has ended, and reports whether it is news.
 func (f *follower) note(r run.Run, now time.Time, found *[]happening) bool {
 	before, known := f.seen[r.ID]
 	same := known && before.state == r.State && before.attempt == r.Attempt
@@ -236,7 +236,7 @@ func (f *follower) note(r run.Run, now time.Time, found *[]happening) bool {
 	return true
 }
 
-// misfires looks at the latest decisions of an app. A catch-up run may have a scheduled time of long ago.
+// misfires reads the latest decisions of an app. A catch-up run may have an old scheduled time.
 func (f *follower) misfires(ctx context.Context, app string, now time.Time, _ map[string]bool) (found []happening, err error) {
 	list, err := f.api.Misfires(ctx, dispatcher.RunQuery{App: app, Job: f.job, Page: input.Page{Limit: pageSize}})
 	if err != nil {
@@ -256,7 +256,7 @@ func (f *follower) misfires(ctx context.Context, app string, now time.Time, _ ma
 	return found, nil
 }
 
-// fireLine is an attempt as carillon dev and carillon tail show it: job, scheduled time, lateness, status.
+// fireLine formats an attempt for carillon dev and carillon tail: job, scheduled time, lateness, status.
 func fireLine(r run.Run) string {
 	status := fmt.Sprint(r.HTTPStatus)
 	if r.State != run.Succeeded {
@@ -276,7 +276,7 @@ func fireLine(r run.Run) string {
 	return plain(fmt.Sprintf("%-44s scheduled %s  %s  %s", name, r.ScheduledAt.Local().Format("15:04:05.000"), late, status))
 }
 
-// misfireLine is a misfire decision as they show it.
+// misfireLine formats a misfire decision for them.
 func misfireLine(m dispatcher.Misfire) string {
 	return plain(fmt.Sprintf("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
 		m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason))

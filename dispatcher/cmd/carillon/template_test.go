@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// Each run is told of its instants by URL, header and body, the same on the attempt that fails and on
-// that of the node which comes after a crash.
+// URL, header and body of a run contain its times: the same on the failed attempt and on the
+// attempt of another node after a crash.
 func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// tokenCommand manages the bearer tokens of the API. The first one is made in the database, which needs no token.
+// tokenCommand manages the API's bearer tokens. The first one is created in the database, without a token.
 type tokenCommand struct {
 	Create tokenCreateCommand `cmd:"" help:"Create a token and print it. It is not shown again." example:"carillon token create --name ci --scope read,write --apps billing"`
 	List   tokenListCommand   `cmd:"" help:"List the tokens, without their secrets." example:"carillon token list"`
@@ -25,7 +25,7 @@ type tokenCommand struct {
 	Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token, which stops working at once." example:"carillon token revoke ci"`
 }
 
-// joined lists scopes as the flag takes them.
+// joined formats scopes as the flag accepts them.
 func joined(scopes []access.Scope) string {
 	list := make([]string, len(scopes))
 	for i, scope := range scopes {
@@ -34,7 +34,7 @@ func joined(scopes []access.Scope) string {
 	return strings.Join(list, ",")
 }
 
-// instantOr writes an instant to the second, or what stands for none.
+// instantOr formats a time in seconds, or returns none.
 func instantOr(at *time.Time, none string) string {
 	if at == nil {
 		return none
@@ -42,7 +42,7 @@ func instantOr(at *time.Time, none string) string {
 	return at.Format(time.RFC3339)
 }
 
-// expiryOf says when a token expires, and whether it has.
+// expiryOf formats when a token expires, and whether it has expired.
 func expiryOf(token access.APIToken, now time.Time) string {
 	text := instantOr(token.ExpiresAt, "never")
 	if token.Expired(now) {
@@ -141,7 +141,7 @@ type tokenRevokeCommand struct {
 	Name string `arg:"" help:"Name of the token."`
 }
 
-// Run revokes the token. It names the revision that it has seen, so that it does not revoke another token that took the name.
+// Run revokes the token. It names the revision that it has read, so that it does not revoke a new token of that name.
 func (t *tokenRevokeCommand) Run(ctx context.Context) error {
 	api, err := t.client(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *tokenCreateCommand) Validate() error {
 	return errors.Join(checkExpiresIn(t.ExpiresIn), flagProblems(t.token(time.Time{}).Validate()), t.checkDatabase())
 }
 
-// mostExpiresIn is far, but its instants can still be written.
+// mostExpiresIn keeps expiry times within four-digit years.
 const mostExpiresIn = 100 * 365 * 24 * time.Hour
 
 func checkExpiresIn(in input.Duration) error {
@@ -183,7 +183,7 @@ func checkExpiresIn(in input.Duration) error {
 	return nil
 }
 
-// expiry returns when a token expires that is made now; nil: never.
+// expiry returns when a token that is created now expires; nil means never.
 func expiry(in input.Duration, now time.Time) *time.Time {
 	if in == 0 {
 		return nil
@@ -197,7 +197,7 @@ func (t *tokenCreateCommand) token(now time.Time) access.APIToken {
 		TokenSpec: access.TokenSpec{Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}}
 }
 
-// flagProblems names flags where problems name fields.
+// flagProblems replaces the names of fields in problems by flags.
 func flagProblems(err error) error {
 	var problems input.Problems
 	if !errors.As(err, &problems) {
@@ -226,7 +226,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 	return printSecret(t.outputFlags, c, issued)
 }
 
-// printSecret prints a token that is new: for people only its secret, which they hand on.
+// printSecret prints a new token; for people only its secret, which they pass on.
 func printSecret(o outputFlags, c console, issued access.IssuedToken) error {
 	if o.Output != outputTable {
 		return printObject(o, c, issued, nil)
@@ -239,7 +239,7 @@ func (t *tokenCreateCommand) database() node.DatabaseFlag {
 	return node.DatabaseFlag{Database: t.Database, LoginFlags: t.LoginFlags, DatabaseWithout: t.DatabaseWithout}
 }
 
-// checkDatabase checks the database if the token is made there.
+// checkDatabase checks the database flags if the token is created there.
 func (t *tokenCreateCommand) checkDatabase() error {
 	if t.Database == "" {
 		return nil
@@ -247,8 +247,8 @@ func (t *tokenCreateCommand) checkDatabase() error {
 	return t.database().Check()
 }
 
-// inDatabase tells where the token is made. A database on the command line comes before an API, and the variable of a
-// database, which operators of nodes have set, before the current context.
+// inDatabase reports whether to create the token in the database. A database flag precedes an API,
+// and the database variable, which operators of nodes set, precedes the current context.
 func (t *tokenCreateCommand) inDatabase() (bool, error) {
 	named := t.onCommandLine["database"]
 	for _, flag := range []string{"endpoint", "context"} {
@@ -259,7 +259,7 @@ func (t *tokenCreateCommand) inDatabase() (bool, error) {
 	return named || t.Database != "" && t.Endpoint == "" && t.Token == "" && t.Context == "", nil
 }
 
-// create makes the token.
+// create creates the token.
 func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) (access.IssuedToken, error) {
 	inDatabase, err := t.inDatabase()
 	if err != nil {
@@ -299,5 +299,5 @@ func createToken(ctx context.Context, s *store.Store, token access.APIToken) (ac
 	return access.IssuedToken{APIToken: stored, Secret: secret}, nil
 }
 
-// byCommandLine is who changes a database directly.
+// byCommandLine is the actor of direct changes to a database.
 func byCommandLine() input.Change { return input.Change{Actor: "command line"} }

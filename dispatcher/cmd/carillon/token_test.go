@@ -97,7 +97,7 @@ func TestBadTokenCommandsAreUsageErrors(t *testing.T) {
 func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	ca := clientcert.NewAuthority(t)
-	cert, key := ca.Issue(1, time.Now().AddDate(-1, 0, 0)) // an expired one is warned of
+	cert, key := ca.Issue(1, time.Now().AddDate(-1, 0, 0)) // an expired one only causes a warning
 	_, other := ca.Issue(2, time.Now())
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
@@ -148,7 +148,7 @@ func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
 	}
 }
 
-// A node with client certificates and an issuer, as a pipeline sees it.
+// A pipeline uses a node that has client certificates and an issuer.
 func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()

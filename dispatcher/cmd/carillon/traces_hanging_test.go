@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
-// A collector that takes spans and never responds costs the fires nothing: all of them run while the first export still waits, and
-// the node keeps a bounded number of spans.
-func TestHangingCollectorMakesNoFireLate(t *testing.T) {
+// A collector that accepts spans and never responds does not delay fires: all of them run while the
+// first export still waits, and the node keeps a bounded number of spans.
+func TestHangingCollectorDelaysNoFire(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	const jobs, fires = 50, 250

@@ -54,8 +54,8 @@ func newTracedTarget(t *testing.T) *tracedTarget {
 	return p
 }
 
-// A run is attempted by a node, is in flight again when the node is killed, and succeeds at another node: all spans that were
-// exported are of one trace, each linked to the attempt before, and the job that follows links to it.
+// A run is attempted by a node, is in flight again when the node is killed, and succeeds on another node. All
+// exported spans belong to one trace, each links to the previous attempt, and the following job links to it.
 func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 	})
 }
 
-// requestTraced runs traced/job by a request that is part of a trace, and returns the id of the run.
+// requestTraced runs traced/job with a traced request, and returns the id of the run.
 func requestTraced(t *testing.T, n *process, traceparent string) string {
 	t.Helper()
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -121,10 +121,10 @@ func requestTraced(t *testing.T, n *process, traceparent string) string {
 	return run.ID
 }
 
-// checkSpans checks the spans of the attempts 1 and 3 of a run, and that of the run which follows it.
+// checkSpans checks the spans of attempts 1 and 3 of a run, and that of its follower.
 func checkSpans(t *testing.T, n *process, spans []servers.CollectedSpan, r, requester string) {
 	t.Helper()
-	slices.SortStableFunc(spans, func(a, b servers.CollectedSpan) int { // the follower's is attempt 1, too
+	slices.SortStableFunc(spans, func(a, b servers.CollectedSpan) int { // the follower's span is attempt 1, too
 		return strings.Compare(a.Attribute("carillon.job")+a.Attribute("carillon.attempt"),
 			b.Attribute("carillon.job")+b.Attribute("carillon.attempt"))
 	})

@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// nextVersion is that of the program that newer builds.
+// nextVersion is the version of the program that newer builds.
 const nextVersion = "9.0.0"
 
-// newer builds this program as its next version might be: with one script more, which adds to what
-// every fire writes.
+// newer builds this program as a possible next version, with one more migration that adds columns
+// to tables that every fire writes.
 func newer(t *testing.T) (program string) {
 	t.Helper()
 	const script = `-- +goose Up
@@ -56,7 +56,7 @@ DROP TABLE later;
 	return program
 }
 
-// roll starts a node of a program, and ends the one whose place it takes once it is ready.
+// roll starts a node of a program, and stops the old node once the new one is ready.
 func roll(t *testing.T, program string, old *process, database string) *process {
 	t.Helper()
 	n := launchNodeIn(t, surroundings{program: program}, database, old.token, nil)
@@ -65,7 +65,7 @@ func roll(t *testing.T, program string, old *process, database string) *process 
 	return n
 }
 
-// ticks returns how many of the arrivals are of the job that fires each second.
+// ticks counts the arrivals of the job that fires each second.
 func ticks(all []arrival) (count int) {
 	for _, a := range all {
 		if a.trigger == "tick" {
@@ -75,14 +75,14 @@ func ticks(all []arrival) (count int) {
 	return count
 }
 
-// further waits for so many fires more.
+// further waits for so many further fires.
 func (r *receiver) further(t *testing.T, count int, when string) {
 	t.Helper()
 	before := ticks(r.all())
 	r.await(t, "fires "+when, func(all []arrival) bool { return ticks(all) >= before+count })
 }
 
-// checkEachOnce requires of the job that fires each second that every instant came exactly once.
+// checkEachOnce requires that every second of the job that fires each second arrived exactly once.
 func (r *receiver) checkEachOnce(t *testing.T) {
 	t.Helper()
 	all := slices.DeleteFunc(r.all(), func(a arrival) bool { return a.trigger != "tick" })
@@ -94,7 +94,7 @@ func (r *receiver) checkEachOnce(t *testing.T) {
 	}
 }
 
-// busy declares a job that fires each second, and forty more triggers that do.
+// busy declares a job that fires each second, and forty more such triggers.
 func (n *process) busy(url string) {
 	n.t.Helper()
 	n.tick("busy", url)
@@ -105,7 +105,7 @@ func (n *process) busy(url string) {
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), patient(webhookJob("busy", "load", url, triggers)), client.Condition{}))
 }
 
-// Nodes are replaced by those of the next version, and these by the old, while fires go on.
+// Nodes are upgraded to the next version and downgraded again, while fires continue.
 func TestUpgradeAndDowngradeMissNoFire(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -114,8 +114,8 @@ func TestUpgradeAndDowngradeMissNoFire(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); replaceNode(t, program) })
 }
 
-// rollFleet upgrades node by node: the schema is migrated under nodes that do not know the new one, and they
-// start with it again.
+// rollFleet upgrades node by node: the schema is migrated under nodes of the old version, which can
+// still restart afterwards.
 func rollFleet(t *testing.T, program string) {
 	t.Helper()
 	database := pgtest.New(t)
@@ -124,8 +124,8 @@ func rollFleet(t *testing.T, program string) {
 	fleet[0].busy(r.URL)
 	r.further(t, 3, "of the old version")
 
-	// A dump of the database uses all tables for a long time. A migration waits for that, also one that comes
-	// after another that was killed, and no claim waits for the migration.
+	// A dump of the database reads all tables for a long time. A migration waits for it, even after
+	// another migration was killed, and no claim waits for the migration.
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())
 	dump := must[pgx.Tx](t)(conn.Begin(t.Context()))
@@ -184,7 +184,7 @@ func rollFleet(t *testing.T, program string) {
 	r.checkEachOnce(t)
 }
 
-// replaceNode ends the only node of a file before the next one starts.
+// replaceNode stops the only node of a file before the next one starts.
 func replaceNode(t *testing.T, program string) {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -203,7 +203,7 @@ func replaceNode(t *testing.T, program string) {
 	r.checkEachOnce(t)
 }
 
-// What no version may use that does not know it is refused, with an exit code of its own.
+// A version refuses a schema that it cannot use, with a specific exit code.
 func TestIncompatibleSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)

@@ -50,7 +50,7 @@ func TestQuickstartFromTerraformToReceiver(t *testing.T) {
 			}
 		}
 
-		// Nothing fires once it is destroyed.
+		// After the destroy, no fire comes.
 		if out, code := w.terraform("destroy", "-auto-approve", "-no-color", moved); code != 0 {
 			t.Fatalf("destroy: exit %d\n%s", code, out)
 		}
@@ -65,15 +65,15 @@ func TestQuickstartFromTerraformToReceiver(t *testing.T) {
 	})
 }
 
-// awaitLaterFire waits for fires of another app that are due a while later. What should have fired before has had its turn.
+// awaitLaterFire waits for fires of another app that are due later. Any earlier fire would have come by then.
 func (n *process) awaitLaterFire(r *receiver) {
 	n.t.Helper()
 	n.tick("later", r.URL+"/later")
 	r.await(n.t, "later fires", func(all []arrival) bool { return len(on("/later", all)) >= 4 })
 }
 
-// claimLead is how far ahead of its instant a fire may have been claimed, and be sent though its job is
-// changed or deleted meanwhile.
+// claimLead is how far ahead of its scheduled time a fire may be claimed. It may then be sent
+// although its job has been changed or deleted.
 const claimLead = 50 * time.Millisecond
 
 func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
@@ -90,7 +90,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 			at := time.Now().Add(ahead).UTC().Truncate(time.Millisecond)
 			if _, err := n.PutJob(t.Context(), webhookJob("soon", name, r.URL+"/"+name,
 				map[string]string{"once": "at(" + at.Format(time.RFC3339Nano) + ")"}), client.Condition{}); err != nil {
-				t.Logf("%s: %v", name, err) // the machine came to it too late
+				t.Logf("%s: %v", name, err) // the machine was too slow
 				return false
 			}
 			a := r.await(t, "the one-shot", func(all []arrival) bool { return len(on("/"+name, all)) > 0 })
@@ -102,8 +102,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 	})
 }
 
-// A kill in the middle of a request leaves a payout that is not repeated, and a fixed delay
-// that goes on.
+// A payout that is killed in the middle of a request is not repeated, and a fixed delay continues.
 func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
@@ -175,9 +174,9 @@ func TestLastFireOfATriggerRunsBeforeItCompletes(t *testing.T) {
 	})
 }
 
-// inTime declares something whose first fire is to be at start, a whole second that is a while ahead, and returns start. declare
-// returns when the first fire is after all. A machine that does much else may have come to it too late; then inTime tries again
-// with twice the time.
+// inTime declares a job with its first fire at start, a whole second that is a while ahead, and
+// returns start. declare returns the actual first fire. A busy machine may declare it too late;
+// then inTime tries again with twice the time.
 func inTime(t *testing.T, ahead time.Duration, declare func(start time.Time) (first *time.Time, err error)) time.Time {
 	t.Helper()
 	for {
@@ -211,7 +210,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
-		// The node is killed while this request is in flight.
+		// The node is killed during this request.
 		block, sent := make(chan struct{}), make(chan arrival, 1)
 		defer close(block)
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
@@ -241,7 +240,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 		after := len(r.all()) + 5
 		r.await(t, "ticks after the restart", func(all []arrival) bool { return len(all) >= after })
 
-		// What was sent goes on as the next attempt of the same run under the same id.
+		// The run in flight continues with its next attempt, under the same event id.
 		arrivals := r.await(t, "the second attempt", func(all []arrival) bool { return len(on("/slow", all)) >= 2 })
 		second := on("/slow", arrivals)[1]
 		if second.attempt != 2 || second.event != first.event || second.run != first.run {
@@ -262,8 +261,8 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 	})
 }
 
-// checkLedger requires that every instant from the first run on is accounted for by exactly
-// one scheduled run or one misfire, and that at least one misfire covers the time of a crash.
+// checkLedger requires that every scheduled time from the first run on has exactly one scheduled
+// run or one misfire, and that at least one misfire covers the time of a crash.
 func checkLedger(t *testing.T, n *process, app, job string, step time.Duration, crash time.Time) {
 	t.Helper()
 	account := map[time.Time]int{}
@@ -332,7 +331,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 			})
 		})
 		until(t, "the catch-up run for the pause", func() bool { return of(run.KindCatchUp) >= 1 })
-		caughtUp := 0 // other fires may be missed on a machine that does much else
+		caughtUp := 0 // a busy machine may miss other fires
 		query := dispatcher.RunQuery{App: "pause", Job: "ticks"}
 		for _, m := range must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(), query)).Items {
 			if m.From.Before(resumed) && m.To.After(paused) && m.Run != "" {
@@ -397,8 +396,8 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	b.terminate()
 }
 
-// declareShared declares jobs with triggers that fire twenty times from start on, and returns the first fire of the one that was
-// declared last. The jobs and the path that they call begin with start.
+// declareShared declares jobs with triggers that fire twenty times from start on, and returns the
+// first fire of the last declared job. Names and paths of the jobs begin with start.
 func declareShared(n *process, url string, start time.Time, jobs, perJob int) (first *time.Time, err error) {
 	n.t.Helper()
 	end := start.Add(19 * time.Second)

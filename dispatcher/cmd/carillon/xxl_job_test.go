@@ -28,7 +28,7 @@ const (
 	executorsToken = "token-of-the-executors"
 )
 
-// xxlExecutor is a running test/xxljob, which knows of Carillon only what the protocol of XXL-JOB says.
+// xxlExecutor is a running test/xxljob, which knows only the protocol of XXL-JOB and nothing of Carillon.
 type xxlExecutor struct {
 	id, url string
 	command *exec.Cmd
@@ -46,7 +46,7 @@ func buildExecutor(t *testing.T) (binary string) {
 	return binary
 }
 
-// startExecutor starts an executor whose scheduler is a group at a node.
+// startExecutor starts an executor that uses a group at a node as its scheduler.
 func startExecutor(t *testing.T, binary, address, token string, n *process) *xxlExecutor {
 	t.Helper()
 	e := &xxlExecutor{
@@ -69,13 +69,13 @@ func startExecutor(t *testing.T, binary, address, token string, n *process) *xxl
 	return e
 }
 
-// movePage is the page for those who move.
+// movePage returns the migration page.
 func movePage(t *testing.T) string {
 	t.Helper()
 	return string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "move-from-xxl-job.md"))))
 }
 
-// executorsAddress is what follows the address of the nodes in the settings of executors, as the page tells.
+// executorsAddress returns the path after the nodes' address in the settings of executors, as the page shows it.
 func executorsAddress(t *testing.T) string {
 	t.Helper()
 	_, after, _ := strings.Cut(movePage(t), "xxl.job.admin.addresses=https://carillon.internal:8080")
@@ -86,7 +86,7 @@ func executorsAddress(t *testing.T) string {
 	return address
 }
 
-// freeAddresses returns addresses that nobody listens on, and their ports.
+// freeAddresses returns unused addresses, and their ports.
 func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 	t.Helper()
 	for range count {
@@ -110,7 +110,7 @@ func (n *process) declareExecutors(ports []int) {
 	must[target.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
 }
 
-// declareHandler declares a job on a group that has one attempt, unless change says otherwise.
+// declareHandler declares a job with a group as its target and one attempt, unless change sets more.
 func (n *process) declareHandler(name, group string, run target.XXLJobRun, change func(*dispatcher.Job)) {
 	n.t.Helper()
 	job := webhookJob(executorsApp, name, "", nil)
@@ -124,7 +124,7 @@ func (n *process) declareHandler(name, group string, run target.XXLJobRun, chang
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), job, client.Condition{}))
 }
 
-// executors returns the ids of the executors that the group has.
+// executors returns the ids of the group's executors.
 func (n *process) executors() (ids []string) {
 	n.t.Helper()
 	page := must[client.List[target.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, input.Page{}))
@@ -140,7 +140,7 @@ func (n *process) runOf(job string) run.Run {
 	return must[run.Run](n.t)(n.RunJob(n.t.Context(), executorsApp, job))
 }
 
-// runUntil runs a job and waits until the run has a state.
+// runUntil runs a job and waits until the run reaches a state.
 func (n *process) runUntil(job string, state run.State) run.Run {
 	n.t.Helper()
 	r := n.runOf(job)
@@ -155,7 +155,7 @@ func (n *process) runUntil(job string, state run.State) run.Run {
 	return r
 }
 
-// logOf returns what the command prints as the log of a run.
+// logOf returns the output of the log command for a run.
 func (n *process) logOf(run run.Run, args ...string) string {
 	n.t.Helper()
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
@@ -174,13 +174,13 @@ func newExecutorNode(t *testing.T) *process {
 	return startNodeWith(t, database, newToken(t, database), env, quick()...)
 }
 
-// sleeping is a run that takes longer than any test.
+// sleeping returns a run that outlasts every test.
 func sleeping() target.XXLJobRun { return target.XXLJobRun{Handler: "sleeping", Param: "1h"} }
 
 // busyOver makes a job ask executors whether they are idle.
 func busyOver(job *dispatcher.Job) { job.Target.Group.Strategy = "busyover" }
 
-// An executor that is written from the protocol alone registers, is asked, runs, logs, calls back, is stopped and expires.
+// An executor written from the protocol alone registers, responds, runs, logs, calls back, is stopped and expires.
 func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	n.checkVerify(executorsApp)
 }
 
-// checkKill cancels a run, of which the executor hears, and which makes it busy until then.
+// checkKill cancels a run. The executor is busy until it gets the cancellation.
 func (n *process) checkKill(executor *xxlExecutor) {
 	n.t.Helper()
 	n.declareHandler("sleep", executorsGroup, sleeping(), busyOver)
@@ -264,7 +264,7 @@ func (n *process) checkKill(executor *xxlExecutor) {
 	until(n.t, "the handler to be stopped", func() bool {
 		return strings.HasSuffix(n.logOf(r), "job failed: scheduling center kill job.\n")
 	})
-	until(n.t, "the executor to be idle again", func() bool { // for a second, the node believes what the executor said
+	until(n.t, "the executor to be idle again", func() bool { // for a second, the node trusts the executor's response
 		again := n.runOf("sleep")
 		until(n.t, "the run to be accepted or refused", func() bool {
 			again = must[run.Run](n.t)(n.Run(n.t.Context(), again.ID))
@@ -274,7 +274,7 @@ func (n *process) checkKill(executor *xxlExecutor) {
 	})
 }
 
-// checkTokens shows that a wrong token is of no use in either direction.
+// checkTokens checks that a wrong token is refused in either direction.
 func (n *process) checkTokens(binary, address string, executor *xxlExecutor) {
 	n.t.Helper()
 	stranger := freeAddress(n.t)
@@ -302,7 +302,7 @@ func (n *process) checkTokens(binary, address string, executor *xxlExecutor) {
 	}
 }
 
-// A fleet of three moves over; one is killed and one stops, and every fire is done.
+// A fleet of three executors moves over. One is killed and one stops, and every fire is done.
 func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -348,7 +348,7 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 	n.checkVerify(executorsApp)
 }
 
-// A fleet of three moves over by what the page tells: its configuration, with the addresses of this machine, and its address.
+// A fleet of three executors moves over with the page's configuration and address, adapted to this machine.
 func TestPageMovesAFleetOfExecutors(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()

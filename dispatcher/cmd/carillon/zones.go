@@ -13,13 +13,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// zonesFlag names time zone data next to those that the program was built with.
+// zonesFlag names time zone data in addition to the built-in ones.
 type zonesFlag struct {
 	Zoneinfo []string `name:"zoneinfo" env:"CARILLON_ZONEINFO" placeholder:"DIR|FILE" help:"Time zone data that are used if they are newer than the program's: a zoneinfo directory, such as /usr/share/zoneinfo, or an archive made by make zones. They are read once, at the start."`
 }
 
-// use makes the process compute with the newest of the data that it has. Equal releases give equal instants, so a copy of
-// the release that the program was built with is not needed.
+// use makes the process use the newest available data. Equal releases give equal times, so a copy
+// of the built-in release is not needed.
 func (f zonesFlag) use() error {
 	newest := schedule.BuiltInZones()
 	for _, path := range f.Zoneinfo {
@@ -52,7 +52,7 @@ func readZones(path string) (*schedule.Zones, error) {
 	return schedule.OpenZones(archive)
 }
 
-// warnOfZones says that a command computes fires with other data than the node that it asks.
+// warnOfZones warns if a command computes fires with other data than the node that it calls.
 func warnOfZones(ctx context.Context, api *client.Client, to io.Writer) error {
 	node, err := api.Version(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ type zonesCommand struct {
 	Reset zonesResetCommand `cmd:"" help:"Make each node compute with its own data: those of its program, or newer ones of --zoneinfo." example:"carillon zones reset"`
 }
 
-// zonesFlags say where to ask.
+// zonesFlags select the API.
 type zonesFlags struct {
 	apiFlags
 	outputFlags
@@ -110,10 +110,10 @@ func (z *zonesShowCommand) Run(ctx context.Context, c console) error {
 	return z.print(c, status)
 }
 
-// zonesResetCommand ends the setting.
+// zonesResetCommand removes the setting.
 type zonesResetCommand struct{ zonesFlags }
 
-// Run ends it.
+// Run removes it.
 func (z *zonesResetCommand) Run(ctx context.Context, c console) error {
 	api, err := z.client(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ type zonesUseCommand struct {
 	Plan bool   `help:"Only list the triggers that it moves."`
 }
 
-// Run prints the triggers whose fires of the next 12 months move, and then sets the data.
+// Run prints the triggers with fires that move in the next 12 months, and then sets the data.
 func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
 	archive, err := z.archive()
 	if err != nil {
@@ -150,7 +150,7 @@ func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
 	if err := warnOfZones(ctx, api, c.err); err != nil {
 		return err
 	}
-	moves := console{in: c.in, out: c.err, err: c.err} // what the command returns is the status
+	moves := console{in: c.in, out: c.err, err: c.err} // because the result of the command is the status
 	if z.Plan {
 		moves = c
 	}
@@ -165,7 +165,7 @@ func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
 	return z.print(c, status)
 }
 
-// archive returns the data that the argument names.
+// archive returns the data of the argument.
 func (z *zonesUseCommand) archive() ([]byte, error) {
 	if z.Data == schedule.BuiltInZones().Release() {
 		return schedule.BuiltInArchive(), nil

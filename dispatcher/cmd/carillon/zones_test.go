@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// newerZones writes a zoneinfo directory of a later release, in which noon in Tokyo is noon in UTC.
+// newerZones writes a zoneinfo directory of a later release, where noon in Tokyo is noon in UTC.
 func newerZones(t *testing.T) string {
 	t.Helper()
 	archive := must[*zip.ReadCloser](t)(zip.OpenReader(filepath.Join("..", "..", "schedule", "zoneinfo.zip")))
@@ -122,7 +122,7 @@ func TestNodeNamesItsZones(t *testing.T) {
 	}
 }
 
-// Both nodes switch to the data of the installation together, and back. An upgrade that brings newer data moves nothing.
+// Both nodes switch to the installation's data together, and back. An upgrade with newer data moves no fire.
 func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	}
 	until(t, "the node uses the data of the installation", uses("2098b", 1))
 	until(t, "the next fire has moved", fires(12))
-	second := startNode(t, database, secret, quick()...) // it has other data of its own
+	second := startNode(t, database, secret, quick()...) // with other data of its own
 	t.Cleanup(second.terminate)
 	until(t, "a node that starts uses them, too", uses("2098b", 2))
 	if got := must[dispatcher.ServerVersion](t)(second.Version(ctx)); got.Zones != "2098b" {

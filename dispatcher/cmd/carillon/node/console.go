@@ -24,13 +24,13 @@ type consoleFlags struct {
 	ConsoleURL string `env:"CARILLON_CONSOLE_URL" placeholder:"URL" help:"URL at which people reach this node, with the path of a proxy, such as https://ops.example.com/carillon: the console is at /console/ below it. --oidc-client-id needs it."`
 }
 
-// check refuses what is not the URL of a node.
+// check refuses an invalid URL of a node.
 func (f consoleFlags) check() error {
 	_, err := f.consoleURL()
 	return err
 }
 
-// consoleURL returns the URL; nil: it is not given.
+// consoleURL returns the URL; nil if it is not given.
 func (f consoleFlags) consoleURL() (*url.URL, error) {
 	if f.ConsoleURL == "" {
 		return nil, nil
@@ -43,7 +43,7 @@ func (f consoleFlags) consoleURL() (*url.URL, error) {
 	return u, nil
 }
 
-// consoleNode is what the console shows of a node: its API, once it has a database, or since when it waits for one.
+// consoleNode is the node that the console shows: its API, or the time since when it waits for a database.
 type consoleNode struct {
 	api      webconsole.API
 	sessions access.Sessions
@@ -51,8 +51,8 @@ type consoleNode struct {
 	started  time.Time
 }
 
-// withConsole returns a handler that serves the console, and all other paths as served does. Without an API the console says that
-// the node starts.
+// withConsole returns a handler that serves the console, and every other path like served. Without
+// an API the console shows that the node starts.
 func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handler, error) {
 	if !o.Console {
 		return served, nil
@@ -82,7 +82,7 @@ func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handl
 	}), nil
 }
 
-// oidcFlags let callers come with tokens of an OpenID Connect issuer in place of stored ones, and people sign in there.
+// oidcFlags accept tokens of an OpenID Connect issuer in place of stored ones, and let people sign in there.
 type oidcFlags struct {
 	OIDCIssuer           string   `name:"oidc-issuer" env:"CARILLON_OIDC_ISSUER" placeholder:"URL" help:"OpenID Connect issuer whose JSON Web Tokens the API accepts, such as https://token.actions.githubusercontent.com, or where people sign in to the console. Needs --oidc-claims, and --oidc-audience or --oidc-client-id."`
 	OIDCAudience         string   `name:"oidc-audience" env:"CARILLON_OIDC_AUDIENCE" placeholder:"TEXT" help:"Audience that the tokens for the API must be for. Choose one of your own, such as the URL of the API. Without it, the API accepts none."`
@@ -93,12 +93,12 @@ type oidcFlags struct {
 	OIDCScopes           []string `name:"oidc-scopes" env:"CARILLON_OIDC_SCOPES" placeholder:"SCOPE,..." help:"Scopes that a login asks for besides openid, for the claims that --oidc-claims names, such as groups."`
 }
 
-// given tells whether any of the flags is set.
+// given reports whether any of the flags is set.
 func (f oidcFlags) given() bool {
 	return f.OIDCIssuer+f.OIDCAudience+f.OIDCClaims+f.OIDCClientID+f.OIDCClientSecret+f.OIDCClientSecretFile != "" || len(f.OIDCScopes) > 0
 }
 
-// check refuses flags that do not go together.
+// check refuses invalid combinations of flags.
 func (f oidcFlags) check(console consoleFlags) error {
 	_, issuer := f.issuer(nil)
 	_, login := f.consoleLogin(nil)
@@ -111,7 +111,7 @@ func (f oidcFlags) check(console consoleFlags) error {
 	return errors.Join(issuer, login)
 }
 
-// issuerOptions returns what issuer and login have in common. Its errors name the flags.
+// issuerOptions returns the common options of issuer and login. Its errors name the flags.
 func (f oidcFlags) issuerOptions(log *slog.Logger) (oidc.Options, error) {
 	if f.OIDCIssuer == "" || f.OIDCClaims == "" || f.OIDCAudience == "" && f.OIDCClientID == "" {
 		return oidc.Options{}, errors.New("--oidc-issuer and --oidc-claims go together, with --oidc-audience for the API, " +
@@ -128,7 +128,7 @@ func (f oidcFlags) issuerOptions(log *slog.Logger) (oidc.Options, error) {
 	return oidc.Options{Issuer: f.OIDCIssuer, Audience: f.OIDCAudience, Rules: rules, Logger: log}, nil
 }
 
-// issuer returns the issuer of tokens for the API; nil without one. Its errors name the flags.
+// issuer returns the issuer of tokens for the API, or nil. Its errors name the flags.
 func (f oidcFlags) issuer(log *slog.Logger) (*oidc.Issuer, error) {
 	if !f.given() {
 		return nil, nil
@@ -144,7 +144,7 @@ func (f oidcFlags) issuer(log *slog.Logger) (*oidc.Issuer, error) {
 	return issuer, nil
 }
 
-// consoleLogin returns the login of people; nil without one. Its errors name the flags and hold no secret.
+// consoleLogin returns the login for people, or nil. Its errors name the flags and contain no secret.
 func (f oidcFlags) consoleLogin(log *slog.Logger) (*oidc.Login, error) {
 	if f.OIDCClientID == "" {
 		if f.OIDCClientSecret != "" || f.OIDCClientSecretFile != "" || len(f.OIDCScopes) > 0 {
@@ -170,7 +170,7 @@ func (f oidcFlags) consoleLogin(log *slog.Logger) (*oidc.Login, error) {
 	return login, nil
 }
 
-// clientSecret returns the secret of the client; empty: it is a public one.
+// clientSecret returns the secret of the client; empty for a public client.
 func (f oidcFlags) clientSecret() (string, error) {
 	if f.OIDCClientSecretFile == "" {
 		return f.OIDCClientSecret, nil
@@ -191,12 +191,12 @@ func (f oidcFlags) clientSecret() (string, error) {
 	return secret, nil
 }
 
-// callbackFlag is where targets call back that finish their work later.
+// callbackFlag is the URL for the callbacks of targets that finish their work later.
 type callbackFlag struct {
 	CallbackURL string `env:"CARILLON_CALLBACK_URL" placeholder:"URL" help:"URL of the HTTP API as targets reach it, such as https://carillon.example.com. Jobs with callback need it."`
 }
 
-// check refuses what is not the URL of an API.
+// check refuses an invalid URL of an API.
 func (f callbackFlag) check() error {
 	if f.CallbackURL != "" && serverURL(f.CallbackURL) == nil {
 		return fmt.Errorf("--callback-url: %q is not a URL such as https://carillon.example.com, without user, query and fragment",

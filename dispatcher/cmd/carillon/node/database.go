@@ -25,14 +25,14 @@ type DatabaseFlag struct {
 	DatabaseWithout []string `env:"CARILLON_DATABASE_WITHOUT" hidden:"" placeholder:"CAPABILITY,..." help:"What to use PostgreSQL without: notifications, partitions, skip-locked, session-settings, identity."`
 }
 
-// without returns the capabilities that the database is to be used without.
+// without returns the capabilities of the database that must not be used.
 func (f DatabaseFlag) without() db.Capabilities {
-	parsed, _ := db.ParseCapabilities(f.DatabaseWithout) // Check has tried
+	parsed, _ := db.ParseCapabilities(f.DatabaseWithout) // Check has validated it
 	return parsed
 }
 
-// Check refuses any value but a database URL, and logins that do not fit it. The message never shows a
-// password. All commands that have this flag call it.
+// Check refuses any value but a database URL, and unsuitable logins. The message never shows a
+// password. All commands with this flag call it.
 func (f DatabaseFlag) Check() error {
 	if _, err := db.ParseCapabilities(f.DatabaseWithout); err != nil {
 		return fmt.Errorf("--database-without (CARILLON_DATABASE_WITHOUT): %w", err)
@@ -51,9 +51,9 @@ func isPostgres(database string) bool {
 	return (scheme == "postgres" || scheme == "postgresql") && rest != ""
 }
 
-// maskPassword quotes a database without its passwords: the one before the host, and those in the
-// parameters of a URL or of the key=value form. Of any other value nothing is shown, because a password may
-// stand anywhere in it.
+// maskPassword quotes a database without its passwords: before the host, and in the parameters of a
+// URL or of the key=value form. It shows nothing of other values, because a password may stand
+// anywhere in them.
 func maskPassword(database string) string {
 	const withheld = "the value (not shown: it may hold a password)"
 	if path, ok := strings.CutPrefix(database, "sqlite:"); ok && !strings.ContainsAny(path, "@?") {
@@ -85,8 +85,8 @@ const masked = "***"
 
 func isPassword(key string) bool { return strings.Contains(strings.ToLower(key), "pass") }
 
-// maskPairs is maskPassword for the form "host=db password=x"; it returns otherwise for any other form. A
-// quoted value may hold blanks, so a value with quotes is not shown either.
+// maskPairs is maskPassword for the form "host=db password=x", and returns otherwise for any other
+// form. It does not show values with quotes either, because a quoted value may contain blanks.
 func maskPairs(database, otherwise string) string {
 	fields := strings.Fields(database)
 	for i, field := range fields {
@@ -105,7 +105,7 @@ func maskPairs(database, otherwise string) string {
 	return input.Echo(strings.Join(fields, " "))
 }
 
-// Open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
+// Open opens the database for an operator's command; nodes may use it at the same time. keys may be nil.
 func (f DatabaseFlag) Open(ctx context.Context, keys *seal.Keys) (*store.Store, error) {
 	s, err := store.Open(ctx, f.Database, store.Options{
 		Options: db.Options{AlongsideNode: true, Login: f.login(), Without: f.without()}, Keys: keys})
@@ -123,7 +123,7 @@ func (f DatabaseFlag) MigrateSchema(ctx context.Context) error {
 	return nil
 }
 
-// In calls do with the database, opened for a command of the operator.
+// In opens the database for an operator's command and calls do with it.
 func (f DatabaseFlag) In(ctx context.Context, do func(*store.Store) error) error {
 	s, err := f.Open(ctx, nil)
 	if err != nil {
@@ -133,7 +133,7 @@ func (f DatabaseFlag) In(ctx context.Context, do func(*store.Store) error) error
 	return do(s)
 }
 
-// wrap names the flag and the database of an error, and says what RDS wants of a user that it refuses.
+// wrap adds the flag and the database to an error, and an advice if RDS refuses the user.
 func (f DatabaseFlag) wrap(err error) error {
 	err = fmt.Errorf(databaseName+" %s: %w", maskPassword(f.Database), err)
 	var refused *pgconn.PgError
@@ -144,7 +144,7 @@ func (f DatabaseFlag) wrap(err error) error {
 	return &InvalidError{err}
 }
 
-// LoginFlags say how to log in to PostgreSQL, where the URL does not.
+// LoginFlags configure the login to PostgreSQL, in addition to the URL.
 type LoginFlags struct {
 	DatabaseAuth         string `env:"CARILLON_DATABASE_AUTH" default:"url" enum:"url,rds-iam" help:"How to log in to the database: as its URL says (url), or by tokens of Amazon RDS (rds-iam)."`
 	DatabasePassword     string `env:"CARILLON_DATABASE_PASSWORD" placeholder:"PASSWORD" help:"Password of the database user, if the URL holds none. Use the variable: other users of the machine can see flags."`
@@ -161,7 +161,7 @@ const (
 	passwordFileName = "--database-password-file (CARILLON_DATABASE_PASSWORD_FILE)"
 )
 
-// given returns the names of the flags that take the place of a password in the URL.
+// given returns the names of the flags that replace a password in the URL.
 func (f LoginFlags) given() (names []string) {
 	if f.DatabaseAuth == rdsIAM {
 		names = append(names, authName+"=rds-iam")
@@ -175,7 +175,7 @@ func (f LoginFlags) given() (names []string) {
 	return names
 }
 
-// check refuses two ways to log in, and those that do not fit the database. flag is the one that names it.
+// check refuses two ways to log in, and ways that do not fit the database. flag is the flag of the database.
 func (f LoginFlags) check(flag, database string) error {
 	given := f.given()
 	switch {
@@ -195,7 +195,7 @@ func (f LoginFlags) check(flag, database string) error {
 	return errors.Join(problems...)
 }
 
-// checkURL refuses a password in a URL that takes its password from a flag, and what would give tokens away.
+// checkURL refuses a URL with a password if a flag sets one, and a URL that would expose tokens.
 func (f LoginFlags) checkURL(flag, database string) error {
 	given := f.given()
 	if len(given) != 1 {
@@ -211,7 +211,7 @@ func (f LoginFlags) checkURL(flag, database string) error {
 	return errors.Join(problems...)
 }
 
-// passwordInURL says which part of a URL is a password or leads to one; empty: none.
+// passwordInURL names the part of a URL that is a password or refers to one, or returns "".
 func passwordInURL(database string) string {
 	head, query, _ := strings.Cut(database, "?")
 	_, rest, _ := strings.Cut(head, "://")
@@ -227,11 +227,11 @@ func passwordInURL(database string) string {
 	return ""
 }
 
-// checkTokens checks that a database can be reached by tokens without giving these away.
+// checkTokens checks that connections to a database do not expose tokens.
 func checkTokens(flag, database string) error {
 	config, err := pgconn.ParseConfig(database)
 	if err != nil {
-		return nil //nolint:nilerr // the store says so, without the URL
+		return nil //nolint:nilerr // the store reports it without the URL
 	}
 	_, query, _ := strings.Cut(database, "?")
 	values, err := url.ParseQuery(query)
@@ -255,7 +255,7 @@ func checkTokens(flag, database string) error {
 	return errors.Join(problems...)
 }
 
-// login returns what the store needs to log in.
+// login returns the store's login options.
 func (f LoginFlags) login() db.Login {
 	switch {
 	case f.DatabaseAuth == rdsIAM:

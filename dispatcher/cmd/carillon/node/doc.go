@@ -1,4 +1,4 @@
-// Package node is what a dispatcher node is: the flags that configure it, how it starts over a database, serves the API and the
-// console, tells its machine how it is, and ends; and what examines, probes and stops it from outside. It knows no command: package
-// main shows them and calls it.
+// Package node is the dispatcher node: the flags that configure it, its start over a database, the
+// API and the console, its signals to the machine, and its end; and the commands that examine,
+// probe and stop it from outside. It knows no command line: package main calls it.
 package node

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// DoctorFlags say what of the surroundings of a node is tried.
+// DoctorFlags select further checks of a node's environment.
 type DoctorFlags struct {
 	SecretReference []string `placeholder:"REFERENCE,..." help:"References to read from their manager, such as awssm:billing/api. No value is shown."`
 	EgressURL       []string `placeholder:"URL,..." help:"Targets to connect to, as a webhook would. No request is sent."`
@@ -32,9 +32,9 @@ type Health string
 // The results of checks.
 const (
 	HealthOK   Health = "ok"
-	HealthWarn Health = "warn" // a node works, but not as well as it could
+	HealthWarn Health = "warn" // a node works, with limits
 	HealthFail Health = "fail" // a node does not work
-	HealthSkip Health = "skip" // it was not checked, because another check failed
+	HealthSkip Health = "skip" // not checked, because another check failed
 )
 
 // Finding is the result of one check.
@@ -42,22 +42,22 @@ type Finding struct {
 	Check  string `json:"check"`
 	Health Health `json:"health"`
 	Detail string `json:"detail"`
-	Action string `json:"action,omitempty"` // what to do; empty if all is well
+	Action string `json:"action,omitempty"` // the remedy; empty if the check is ok
 }
 
-// examination is what the checks share. Each check adds its findings; none ends the examination.
+// examination is the state that the checks share. Each check adds findings; none ends the examination.
 type examination struct {
 	*Flags
 	DoctorFlags
-	variables Variables // that flags read
+	variables Variables // read by flags
 	findings  []Finding
-	valid     bool              // the configuration
-	database  *store.Inspection // nil: not reached
-	schema    bool              // it is there, and this version can use it
+	valid     bool              // the configuration is valid
+	database  *store.Inspection // nil if it was not reached
+	schema    bool              // it exists, and this version can use it
 }
 
 func (e *examination) add(check string, found Health, detail, action string) {
-	// A name of a user or file could hold anything.
+	// The name of a user or file may contain any text.
 	var lines []string
 	for line := range strings.SplitSeq(detail, "\n") {
 		lines = append(lines, strings.TrimSpace(line))
@@ -78,7 +78,7 @@ func (e *examination) skip(check, why string) { e.add(check, HealthSkip, "not ch
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// Examine checks what a node with these flags needs, as the node would use it. It changes nothing.
+// Examine runs the checks of a node with these flags, in the way that a node would use each thing. It changes nothing.
 func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Finding {
 	e := &examination{Flags: s, DoctorFlags: d, variables: v}
 	for _, check := range []struct {
@@ -111,12 +111,12 @@ func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Findi
 		cancel()
 	}
 	if e.database != nil {
-		_ = e.database.Close() // it was only read
+		_ = e.database.Close() // it was opened only to read
 	}
 	return e.findings
 }
 
-// checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.
+// checkConfiguration repeats serve --check, and warns of each variable that no flag reads.
 func (e *examination) checkConfiguration(_ context.Context, check string) {
 	if err := e.Flags.Check(); err != nil {
 		for problem := range strings.SplitSeq(err.Error(), "\n") {
@@ -131,7 +131,7 @@ func (e *examination) checkConfiguration(_ context.Context, check string) {
 	}
 }
 
-// withoutQuery leaves out what may be a secret of a URL.
+// withoutQuery removes the query of a URL, which may be secret.
 func withoutQuery(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -140,7 +140,7 @@ func withoutQuery(target string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
+// checkSecrets checks that stored secrets can be read, and lists the names that jobs can refer to.
 func (e *examination) checkSecrets(ctx context.Context, check string) {
 	keys, err := e.Keys(ctx)
 	switch {
@@ -226,8 +226,8 @@ func secretVariables(environment []string) (names []string) {
 // exampleName is looked up if no target is given.
 const exampleName = "example.com"
 
-// checkEgress connects to targets as a webhook would, and requires that the metadata of the machine is out of
-// reach for jobs.
+// checkEgress connects to targets as a webhook would, and requires that jobs cannot reach the
+// machine's metadata service.
 func (e *examination) checkEgress(ctx context.Context, check string) {
 	egress := e.egress()
 	if reached, err := egress.Connect(ctx, "http://169.254.169.254/latest/meta-data/"); err == nil {
@@ -256,7 +256,7 @@ func (e *examination) checkEgress(ctx context.Context, check string) {
 	}
 }
 
-// checkAWS tells who AWS takes this node for. Targets of AWS and rds-iam need that.
+// checkAWS reports the node's identity at AWS, which targets of AWS and rds-iam need.
 func (e *examination) checkAWS(ctx context.Context, check string) {
 	needed := e.DatabaseAuth == rdsIAM
 	found, err := platform.IdentifyAWS(ctx)
@@ -276,7 +276,7 @@ func (e *examination) checkAWS(ctx context.Context, check string) {
 	}
 }
 
-// checkMemory tells the limit that a node sets itself.
+// checkMemory reports the memory limit that a node sets for itself.
 func (e *examination) checkMemory(_ context.Context, check string) {
 	limit, limited := platform.ContainerMemory("/")
 	switch given := os.Getenv("GOMEMLIMIT"); {
@@ -289,7 +289,7 @@ func (e *examination) checkMemory(_ context.Context, check string) {
 	}
 }
 
-// checkFiles tells whether the files that may be open are enough for the workers.
+// checkFiles checks that the limit of open files suffices for the workers.
 func (e *examination) checkFiles(_ context.Context, check string) {
 	files := limit.Files()
 	if files == 0 {
@@ -304,7 +304,7 @@ func (e *examination) checkFiles(_ context.Context, check string) {
 	e.ok(check, "%d may be open: %d connections to the API, %d workers", files, shares.api, shares.workers)
 }
 
-// checkZones tells which time zone data a node would use, and whether they may be too old.
+// checkZones reports the time zone data of a node, and whether they may be too old.
 func (e *examination) checkZones(_ context.Context, check string) {
 	warnings := zonesWarnings(time.Now(), hostZoneinfo)
 	for _, warning := range warnings {

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// checkDatabase connects, and tells how long that took.
+// checkDatabase connects, and reports how long that took.
 func (e *examination) checkDatabase(ctx context.Context, check string) {
 	if err := e.DatabaseFlag.Check(); err != nil {
 		e.skip(check, "its flags are invalid")
@@ -38,7 +38,7 @@ func (e *examination) checkDatabase(ctx context.Context, check string) {
 	e.ok(check, "%s: %s, connected in %s", at, server, time.Since(began).Round(100*time.Microsecond))
 }
 
-// checkNotifications connects to the server that notifications come from, if it is another.
+// checkNotifications connects to the server for notifications, if it is a different one.
 func (e *examination) checkNotifications(ctx context.Context, check string) {
 	if e.NotifyDatabase == "" || e.notifyFlag.check(e.DatabaseFlag) != nil {
 		return
@@ -53,7 +53,7 @@ func (e *examination) checkNotifications(ctx context.Context, check string) {
 	e.ok(check, "%s: connected", at)
 }
 
-// databaseAction says what to do about a database that cannot be used.
+// databaseAction returns the remedy for a database that cannot be used.
 func (e *examination) databaseAction(err error) string {
 	var refused *pgconn.PgError
 	switch {
@@ -77,7 +77,7 @@ func (e *examination) databaseAction(err error) string {
 	return "correct --database (CARILLON_DATABASE)"
 }
 
-// checkRights tells whether the user may do all that a node does.
+// checkRights checks that the user has the rights of a node.
 func (e *examination) checkRights(ctx context.Context, check string) {
 	err := e.database.Rights(ctx)
 	switch {
@@ -113,7 +113,7 @@ func (e *examination) checkSchema(ctx context.Context, check string) {
 	}
 }
 
-// withoutCapability is what a node does instead.
+// withoutCapability is a node's replacement for each capability.
 var withoutCapability = map[db.Capability]string{
 	db.Notifications:   "nodes look for changes once a second",
 	db.DayPartitions:   "old history is deleted row by row",
@@ -122,7 +122,7 @@ var withoutCapability = map[db.Capability]string{
 	db.Identity:        "a restore is noticed only by nodes that were at work before it",
 }
 
-// checkCapabilities tells what the database lacks of what PostgreSQL has. A node works without.
+// checkCapabilities reports the capabilities of PostgreSQL that the database lacks. A node works without them.
 func (e *examination) checkCapabilities(ctx context.Context, check string) {
 	if !isPostgres(e.Database) {
 		return
@@ -148,7 +148,7 @@ func (e *examination) checkCapabilities(ctx context.Context, check string) {
 	e.ok(check, "%s", has)
 }
 
-// A node warns beyond the first offset, and is not ready beyond the second.
+// A node warns above the first offset, and is not ready above the second.
 const (
 	warnOffset = time.Second
 	failOffset = 30 * time.Second
@@ -182,11 +182,11 @@ func (e *examination) checkClock(ctx context.Context, check string) {
 	}
 }
 
-// shownAside is how many rows, and ends of runs, the check of what is set aside names.
+// shownAside is how many rows and ended runs checkSetAside shows.
 const shownAside = 3
 
-// checkSetAside tells of rows that made their batches fail, and of ends of runs that could not be followed. No other row waits for
-// them.
+// checkSetAside reports rows that made their batches fail, and ended runs with followers that could
+// not be started. Other rows do not wait for them.
 func (e *examination) checkSetAside(ctx context.Context, check string) {
 	if e.database == nil || !e.schema {
 		e.skip(check, "the database has no schema to read")

@@ -24,7 +24,7 @@ func (f egressFlags) egress() web.Egress {
 	return web.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
 }
 
-// denyOwn denies the addresses of the node's API and database, and has the other nodes deny those of the API.
+// denyOwn denies the addresses of the node's API and database. It makes the other nodes deny those of the API, too.
 func (o *Options) denyOwn(ctx context.Context, listening net.Addr) {
 	apis := apiAddresses(listening)
 	for _, address := range apis {
@@ -37,7 +37,7 @@ func (o *Options) denyOwn(ctx context.Context, listening net.Addr) {
 	}
 }
 
-// databaseAddresses returns the addresses of a PostgreSQL database; none for any other.
+// databaseAddresses returns the addresses of a PostgreSQL database, and none for other databases.
 func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPort) {
 	if !isPostgres(database) {
 		return nil
@@ -62,8 +62,8 @@ func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPo
 	return own
 }
 
-// apiAddresses returns the addresses of a listener. If it listens on all, those are the addresses of all
-// interfaces.
+// apiAddresses returns the addresses of a listener. If it listens on all addresses, they are those
+// of all interfaces.
 func apiAddresses(listening net.Addr) []netip.AddrPort {
 	at, err := netip.ParseAddrPort(listening.String())
 	if err != nil || !at.Addr().IsUnspecified() {
@@ -75,7 +75,7 @@ func apiAddresses(listening net.Addr) []netip.AddrPort {
 	}
 	var own []netip.AddrPort
 	for _, one := range interfaces {
-		// Link-local addresses are never called, and nodes on many machines have the same.
+		// Link-local addresses are never called, and the machines of many nodes share them.
 		if prefix, err := netip.ParsePrefix(one.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() {
 			own = append(own, netip.AddrPortFrom(prefix.Addr(), at.Port()))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// metricLine is a line as CloudWatch reads it: values of its metrics, with units, and other members.
+// metricLine is a line as CloudWatch reads it: values of its metrics, with units, and further members.
 type metricLine struct {
 	at     time.Time
 	values map[string]float64
@@ -26,7 +26,7 @@ type metricLine struct {
 	others map[string]string
 }
 
-// metricLinesOf reads the lines of metrics of a log, by the rules of the embedded metric format.
+// metricLinesOf parses the metric lines of a log by the rules of the embedded metric format.
 func metricLinesOf(t *testing.T, log string) (lines []metricLine) {
 	t.Helper()
 	for scanner := bufio.NewScanner(strings.NewReader(log)); scanner.Scan(); {
@@ -77,13 +77,13 @@ func metricLinesOf(t *testing.T, log string) (lines []metricLine) {
 	return lines
 }
 
-// emfRig is the signals of a node whose metrics the test sets.
+// emfRig has the signals of a node, with metrics that the test sets.
 type emfRig struct {
 	log      lockedBuffer
 	registry *prometheus.Registry
 }
 
-// starting returns a gauge for each metric that an engine registers, in the state of a node that fires.
+// starting returns a gauge for each metric of an engine, with the values of a node that fires.
 func (r *emfRig) starting() map[string]prometheus.Gauge {
 	gauges := map[string]prometheus.Gauge{}
 	for name, value := range map[string]float64{
@@ -98,7 +98,7 @@ func (r *emfRig) starting() map[string]prometheus.Gauge {
 	return gauges
 }
 
-// start starts the lines. end must be called before the end of the bubble.
+// start starts the lines. Call end before the bubble ends.
 func (r *emfRig) start(t *testing.T) *running {
 	r.registry = prometheus.NewRegistry()
 	return startSignals(t.Context(), &Options{
@@ -107,7 +107,7 @@ func (r *emfRig) start(t *testing.T) *running {
 	}, r.registry)
 }
 
-func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
+func TestMetricLineIsWrittenEachMinuteWithItsIncreases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r emfRig
@@ -156,7 +156,7 @@ func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
 		if diff := cmp.Diff(all, lines[1].values); diff != "" {
 			t.Error("a line without events (-want +got):\n" + diff)
 		}
-		// A second count of the node in this minute would make one node two.
+		// If the node counted itself a second time in this minute, one node would look like two.
 		last := map[string]float64{"Misfires": 0, "AttemptsSucceeded": 5, "AttemptsFailed": 0, "Lateness": 500}
 		if diff := cmp.Diff(last, lines[2].values); diff != "" {
 			t.Error("the last line (-want +got):\n" + diff)
@@ -171,13 +171,13 @@ func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
 	})
 }
 
-func TestMetricLineSaysThatTheDatabaseIsUnreachable(t *testing.T) {
+func TestMetricLineReportsAnUnreachableDatabase(t *testing.T) {
 	t.Parallel()
 	waiting := map[string]float64{"Nodes": 1, "DatabaseUnreachable": 1}
 	for name, tt := range map[string]struct {
 		set  func(r *emfRig)
 		want map[string]float64
-		lack []string // what must not be said
+		lack []string // metrics that must be missing
 	}{
 		"while the node waits for its first database": {func(*emfRig) {}, waiting, []string{"OldestOverdue", "PoolUse", "Misfires"}},
 		"while heartbeats fail": {func(r *emfRig) {
@@ -240,7 +240,7 @@ func TestMetricLinesWaitForNoReaderOfTheLog(t *testing.T) {
 	})
 }
 
-// Each family that a line reads must be one that the engine registers, or the line would say 0 for ever.
+// The engine must register each family that a line reads. Otherwise the line would always report 0.
 func TestMetricLinesReadFamiliesThatTheEngineRegisters(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -260,7 +260,7 @@ func TestMetricLinesReadFamiliesThatTheEngineRegisters(t *testing.T) {
 		}
 	}
 	lines := newMetricLines(&Options{signals: machineSignals{fleet: "production", out: io.Discard}})
-	if got := len(lines.all(now)); got != 10 { // PoolUse is left out before the first heartbeat
+	if got := len(lines.all(now)); got != 10 { // PoolUse is missing before the first heartbeat
 		t.Errorf("a line has %d metrics, want 10", got)
 	}
 }

@@ -12,12 +12,12 @@ import (
 const (
 	// defaultEnvFile holds the settings of a machine, for its service and for all commands.
 	defaultEnvFile = "/etc/carillon/carillon.env"
-	// envFileVariable names another file; empty: none.
+	// envFileVariable names another file; an empty value means no file.
 	envFileVariable = "CARILLON_ENV_FILE"
 )
 
-// LoadFile sets the variables of the machine's settings that are not in the environment. It returns the path
-// of a file that this user may not read, which is no problem as long as no setting is missing.
+// LoadFile sets the variables of the machine's settings that the environment lacks. It returns the
+// path of a file that this user may not read, which is no problem as long as no setting is missing.
 func (v Variables) LoadFile() (unreadable string, err error) {
 	path, named := envFilePath()
 	if path == "" {
@@ -50,7 +50,7 @@ func (v Variables) LoadFile() (unreadable string, err error) {
 	return "", nil
 }
 
-// envFilePath returns the path of the settings, which may be empty, and whether the environment names it.
+// envFilePath returns the path of the settings, which may be empty, and whether the environment sets it.
 func envFilePath() (path string, named bool) {
 	if path, named = os.LookupEnv(envFileVariable); !named {
 		path = defaultEnvFile
@@ -58,13 +58,13 @@ func envFilePath() (path string, named bool) {
 	return path, named
 }
 
-// assignment is one line of the file, or several.
+// assignment is an assignment in the file, on one or more lines.
 type assignment struct {
 	name, value string
 	line        int
 }
 
-// envReader reads the file as systemd reads an EnvironmentFile, but it refuses what systemd would skip or guess.
+// envReader reads the file as systemd reads an EnvironmentFile, but refuses lines that systemd would skip or guess.
 type envReader struct {
 	path, rest string
 	line       int
@@ -110,7 +110,7 @@ func (r *envReader) skipLine() string {
 	return line
 }
 
-// name reads up to the "=". A line without an assignment is skipped as a whole.
+// name reads up to the "=". It skips a line without an assignment.
 func (r *envReader) name() (name string, ok bool) {
 	line, _, _ := strings.Cut(r.rest, "\n")
 	trimmed := strings.TrimLeft(line, " \t")
@@ -136,7 +136,7 @@ func (r *envReader) name() (name string, ok bool) {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// value reads what stands after the "=", with the line's end.
+// value reads the text after the "=", and the end of the line.
 func (r *envReader) value() (value string, ok bool) {
 	r.rest = strings.TrimLeft(r.rest, " \t\r")
 	if r.rest != "" && (r.rest[0] == '\'' || r.rest[0] == '"') {
@@ -152,7 +152,7 @@ func (r *envReader) value() (value string, ok bool) {
 			return b.String()[:keep], true
 		case c == '\\' && i+1 < len(r.rest):
 			i++
-			if r.rest[i] == '\n' { // the value goes on in the next line
+			if r.rest[i] == '\n' { // the value continues on the next line
 				r.line++
 				continue
 			}

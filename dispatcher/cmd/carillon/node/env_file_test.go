@@ -62,4 +62,4 @@ func TestEnvFileNamesAllProblemsWithTheirLines(t *testing.T) {
 	}
 }
 
-// envFile writes a file of settings and returns the variable that names it.
+// envFile writes a file of settings and returns its variable.

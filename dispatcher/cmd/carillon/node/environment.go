@@ -31,7 +31,7 @@ import (
 // mostECSStop is the longest time that ECS leaves a container between SIGTERM and SIGKILL.
 const mostECSStop = 120 * time.Second
 
-// warnOfEnvironment logs what a user may expect of the environment and does not get. lookUp is os.LookupEnv.
+// warnOfEnvironment logs settings of the environment that have no effect. lookUp is os.LookupEnv.
 func (s *Flags) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp func(string) (string, bool)) {
 	if zone, set := lookUp("TZ"); set {
 		log.InfoContext(ctx, "the variable TZ is ignored: each trigger names its time zone, and the log is in UTC", "tz", zone)
@@ -42,8 +42,8 @@ func (s *Flags) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp 
 	}
 }
 
-// checkListen refuses an address that net.Listen reads as another one than is written: without a port it takes any, and
-// it reads names of services and leading zeros.
+// checkListen refuses an address that net.Listen reads differently than it is written: without a
+// port, with the name of a service, or with leading zeros.
 func checkListen(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	n, wrong := strconv.ParseUint(port, 10, 16)
@@ -54,7 +54,7 @@ func checkListen(address string) error {
 	return nil
 }
 
-// listenError tells an address that is wrong from one that another process has: that one may end.
+// listenError separates an invalid address from one that another process uses: that process may end.
 func listenError(address string, err error) error {
 	named := fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", input.Echo(address), err)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -63,7 +63,7 @@ func listenError(address string, err error) error {
 	return &InvalidError{named}
 }
 
-// checkNodeName bounds a name that is stored and shown with every attempt.
+// checkNodeName checks a name that is stored and shown with every attempt.
 func checkNodeName(name string) error {
 	const most = 255
 	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > most || strings.ContainsFunc(name, func(r rune) bool {
@@ -75,8 +75,8 @@ func checkNodeName(name string) error {
 	return nil
 }
 
-// warnExposedFiles logs each file that other users of the machine can read, though it holds what jobs send and receive, or
-// the keys of their secrets. A group may be meant to read keys: containers give them to a node so.
+// warnExposedFiles logs each file that other users of the machine can read although it contains data of jobs
+// or the keys of their secrets. Group access to keys is no problem: containers give keys to a node that way.
 func warnExposedFiles(ctx context.Context, log *slog.Logger, database, keys string) {
 	for _, path := range db.ExposedFiles(database) {
 		warnExposed(ctx, log, path, "database")
@@ -89,15 +89,15 @@ func warnExposedFiles(ctx context.Context, log *slog.Logger, database, keys stri
 func warnExposed(ctx context.Context, log *slog.Logger, path, what string) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return // it was removed a moment ago
+		return // just removed
 	}
 	log.WarnContext(ctx, "file is open to other users", "path", path, "holds", what,
 		"mode", fmt.Sprintf("%04o", info.Mode().Perm()), "action", "chmod 600 "+path)
 }
 
-// limitMemory has the garbage collector keep this process below the memory of its container, which the kernel
-// would enforce by a kill. A tenth is left for what the collector does not count. GOMEMLIMIT, if it is set, is
-// all that counts.
+// limitMemory makes the garbage collector keep this process below the memory of its container,
+// where the kernel would kill it. A tenth is left for memory that the collector does not count.
+// GOMEMLIMIT, if it is set, takes precedence.
 func limitMemory(ctx context.Context, log *slog.Logger) {
 	limit, ok := platform.ContainerMemory("/")
 	if !ok || os.Getenv("GOMEMLIMIT") != "" {
@@ -108,7 +108,7 @@ func limitMemory(ctx context.Context, log *slog.Logger) {
 	log.InfoContext(ctx, "memory limit set", "bytes", soft, "container_bytes", limit.Bytes, "source", limit.Source)
 }
 
-// softLimit is nine tenths of a limit.
+// softLimit returns nine tenths of a limit.
 func softLimit(limit platform.MemoryLimit) int64 { return limit.Bytes / 10 * 9 }
 
 // protectionFlag is the protection of the node's ECS task.
@@ -125,7 +125,7 @@ func (f protectionFlag) check() error {
 	return nil
 }
 
-// agent returns the address of the ECS agent; empty: no protection.
+// agent returns the address of the ECS agent; empty for no protection.
 func (f protectionFlag) agent() string {
 	if !f.TaskProtection {
 		return ""
@@ -133,8 +133,8 @@ func (f protectionFlag) agent() string {
 	return os.Getenv(platform.ECSAgentVariable)
 }
 
-// protect gives the engine the protection of its task, if wanted. The protection ends with ctx; done waits
-// for that.
+// protect lets the engine protect its task, if a flag asks for it. The protection ends with ctx;
+// done waits for that.
 func (o *Options) protect(ctx context.Context, metrics prometheus.Registerer) (done func()) {
 	if o.ecsAgent == "" {
 		return func() {}
@@ -150,10 +150,10 @@ func (o *Options) protect(ctx context.Context, metrics prometheus.Registerer) (d
 	}
 }
 
-// Variables are the environment variables that flags read: for each flag those that set it.
+// Variables are the environment variables of the flags: for each flag, the variables that set it.
 type Variables [][]string
 
-// VariablesOf reads them from the tags of a command's struct.
+// VariablesOf reads the variables from the tags of a command's struct.
 func VariablesOf(command reflect.Type) (names Variables) {
 	for i := range command.NumField() {
 		field := command.Field(i)
@@ -167,7 +167,7 @@ func VariablesOf(command reflect.Type) (names Variables) {
 	return names
 }
 
-// isSet tells whether a variable is set, or another that sets the same flag.
+// isSet reports whether a variable is set, or another one of the same flag.
 func (v Variables) isSet(name string) bool {
 	names := []string{name}
 	for _, group := range v {
@@ -182,14 +182,14 @@ func (v Variables) isSet(name string) bool {
 	})
 }
 
-// known lists the variables that flags read.
+// known returns the variables that flags read.
 func (v Variables) known() []string {
 	known := append(slices.Concat(v...), envFileVariable)
 	slices.Sort(known)
-	return slices.Compact(known) // many commands share a flag
+	return slices.Compact(known) // several commands share a flag
 }
 
-// unknown lists the CARILLON_ variables of the environment that no flag reads.
+// unknown returns the CARILLON_ variables of the environment that no flag reads.
 func (v Variables) unknown() (names []string) {
 	known := v.known()
 	for _, pair := range os.Environ() {
@@ -200,8 +200,8 @@ func (v Variables) unknown() (names []string) {
 	return names
 }
 
-// WarnUnknown logs each CARILLON_ variable that no flag reads. A misspelt variable would otherwise silently leave a default in
-// force.
+// WarnUnknown logs each CARILLON_ variable that no flag reads. Otherwise a misspelt variable would
+// silently leave a default in effect.
 func (v Variables) WarnUnknown(ctx context.Context, log *slog.Logger) {
 	for _, name := range v.unknown() {
 		log.WarnContext(ctx, "unknown environment variable", "variable", name, "known", strings.Join(nearest(name, v.known()), ", "))
@@ -230,13 +230,13 @@ func nearest(name string, known []string) []string {
 	return best
 }
 
-// credential is a file that a machine may have, and the variable that then names it.
+// credential is a file that a machine may have, and the variable that then refers to it.
 type credential struct{ file, variable, instead string }
 
-// Credentials are those whose variables were set.
+// Credentials are the credentials whose variables were set from files.
 type Credentials []credential
 
-// credentials are the passwords and keys of a machine. A variable that gives the same in another way wins.
+// credentials are the passwords and keys of a machine. The variables named in instead take precedence.
 var credentials = []credential{
 	{"database-password", "CARILLON_DATABASE_PASSWORD_FILE", "CARILLON_DATABASE_PASSWORD"},
 	{"secret-keys", "CARILLON_SECRET_KEYS_FILE", "CARILLON_SECRET_KEYS"},
@@ -245,12 +245,12 @@ var credentials = []credential{
 	{"vault-token", "CARILLON_VAULT_TOKEN_FILE", "CARILLON_VAULT_TOKEN"},
 }
 
-// credentialsDirectory names the directory into which systemd puts the credentials of a unit.
+// credentialsDirectory names the directory with the systemd credentials of a unit.
 const credentialsDirectory = "CREDENTIALS_DIRECTORY"
 
-// LoadCredentials sets the variables of the files that this process can read, and returns them. A node under
-// systemd has copies, which its unit loads as carillon_NAME. The commands of root read the directory
-// "credentials" next to the settings.
+// LoadCredentials sets the variables of the files that this process can read, and returns them. A
+// node under systemd reads copies, which its unit loads as carillon_NAME. Commands of root read the
+// directory "credentials" next to the settings.
 func (v Variables) LoadCredentials() (found Credentials, err error) {
 	for _, c := range credentials {
 		if v.isSet(c.variable) || c.instead != "" && v.isSet(c.instead) {
@@ -284,7 +284,7 @@ func canRead(path string) bool {
 	return f.Close() == nil
 }
 
-// Explain says of an error where the flags that it names come from, since nobody has set them.
+// Explain adds to an error where the values of its flags come from, because no user has set them.
 func (found Credentials) Explain(err error) error {
 	for _, c := range found {
 		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.variable, "CARILLON_")), "_", "-")
@@ -295,25 +295,25 @@ func (found Credentials) Explain(err error) error {
 	return err
 }
 
-// hostZoneinfo is where Debian, Red Hat, Alpine and macOS have their copy of the database.
+// hostZoneinfo is the path of the time zone database on Debian, Red Hat, Alpine and macOS.
 const hostZoneinfo = "/usr/share/zoneinfo"
 
-// newerOnHost returns the release of the host's data if they are newer than those in use, else "".
+// newerOnHost returns the release of the host's data if they are newer than those in use, or "".
 func newerOnHost(dir string) string {
 	release, _, err := schedule.ReleaseOf(os.DirFS(dir))
 	if err != nil || release <= schedule.CurrentZones().Release() {
-		return "" // without data, as most images are, a host has nothing to say
+		return "" // most images have no zone data
 	}
 	return release
 }
 
-// DescribeZones returns the release in use and its day.
+// DescribeZones returns the release in use and its date.
 func DescribeZones() string {
 	zones := schedule.CurrentZones()
 	return fmt.Sprintf("time zone data %s of %s", zones.Release(), zones.Released().Format(time.DateOnly))
 }
 
-// zonesWarnings returns why the data in use may be too old. Those of the installation are renewed for all nodes together.
+// zonesWarnings returns why the data in use may be too old. An update of the installation's data is for all nodes.
 func zonesWarnings(now time.Time, host string) (all []string) {
 	if schedule.Following() {
 		if now.After(schedule.CurrentZones().OutdatedBy()) {
@@ -341,7 +341,7 @@ func registerZones(metrics prometheus.Registerer) {
 		"carillon_zones_older_than_host", "Whether the host has newer time zone data than the node uses: 1 or 0."))
 }
 
-// oneIf is a gauge that is 1 while something holds, and 0 otherwise.
+// oneIf returns a gauge that is 1 while holds returns true, and 0 otherwise.
 func oneIf(holds func() bool, name, help string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 		if holds() {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-func TestEnvironmentThatDoesNothingIsNamed(t *testing.T) {
+func TestEnvironmentProblemsAreLogged(t *testing.T) {
 	t.Parallel()
 	const ecs = "ECS_CONTAINER_METADATA_URI_V4"
 	for name, tt := range map[string]struct {

@@ -20,15 +20,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// InvalidError is an invalid setting: a flag, a variable or what they name.
+// InvalidError is an invalid setting: a flag, a variable or the object that they name.
 type InvalidError struct{ error }
 
 func (e *InvalidError) Unwrap() error { return e.error }
 
-// Program is what a node says of the program that it is part of.
+// Program describes the program of a node.
 type Program struct {
 	Version   string
-	Variables Variables // that flags of any command read
+	Variables Variables // of the flags of all commands
 }
 
 // Flags configure a node.
@@ -47,7 +47,7 @@ type Flags struct {
 	emfFlag
 }
 
-// doorFlags are those of what the API and the console let in.
+// doorFlags configure who may use the API and the console.
 type doorFlags struct {
 	listenFlags
 	consoleFlags
@@ -57,7 +57,7 @@ type doorFlags struct {
 	auditFlag
 }
 
-// secretFlags are those of secrets, and of where attempts may go with them.
+// secretFlags configure secrets, and the addresses that attempts may reach.
 type secretFlags struct {
 	KeysFlag
 	egressFlags
@@ -66,7 +66,7 @@ type secretFlags struct {
 	vaultFlags
 }
 
-// Check checks the values that no flag's type can check, all of them at once.
+// Check validates the values that the types of flags cannot, and returns all problems.
 func (s *Flags) Check() error {
 	_, certificate := s.files()
 	return errors.Join(
@@ -114,7 +114,7 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	}
 	options := s.options(p.Version)
 	options.Logger = log
-	consoleURL, _ := s.consoleURL() // Check has tried
+	consoleURL, _ := s.consoleURL() // Check has validated it
 	return Run(ctx, Options{
 		Console: s.Console, consoleURL: consoleURL, login: login,
 		Database: s.DatabaseFlag, notify: s.NotifyDatabase, Keys: keys, auditRetention: s.AuditRetention.Std(), Migrate: s.Migrate,
@@ -128,14 +128,14 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	})
 }
 
-// The flags of serve stand in groups, each with a check of its own, which returns all its problems at once.
+// The flags of serve form groups. Each has a check that returns all its problems at once.
 
 // notifyFlag is the connection for notifications.
 type notifyFlag struct {
 	NotifyDatabase string `env:"CARILLON_NOTIFY_DATABASE" placeholder:"URL" help:"Server that notifications come from, postgres://user@host/name, if --database leads to a pooler in transaction mode. Without it, a node learns of changes with its next poll."`
 }
 
-// check refuses any value but a PostgreSQL URL, and a value that nothing would use.
+// check refuses any value but a PostgreSQL URL, and a value without effect.
 func (f notifyFlag) check(database DatabaseFlag) error {
 	const name = "--notify-database (CARILLON_NOTIFY_DATABASE)"
 	const flag = name + ": "
@@ -148,21 +148,21 @@ func (f notifyFlag) check(database DatabaseFlag) error {
 	if _, err := pgconn.ParseConfig(f.NotifyDatabase); err != nil || !isPostgres(f.NotifyDatabase) {
 		return fmt.Errorf(flag+"%s cannot be read; write it as postgres://user:password@host:5432/name", maskPassword(f.NotifyDatabase))
 	}
-	// The connections for notifications log in the same way.
+	// Connections for notifications use the same login.
 	return database.LoginFlags.checkURL(name, f.NotifyDatabase)
 }
 
-// listenFlags are address and certificate of the API.
+// listenFlags are the address and the certificates of the API.
 type listenFlags struct {
 	Listen  string `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
 	TLSCert string `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API. Needs --tls-key."`
 	TLSKey  string `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate. Changed files are read without a restart."`
-	// With ClientCA, ClientAuth is require unless it says otherwise.
+	// With ClientCA, the default of ClientAuth is require.
 	ClientCA   string `env:"CARILLON_CLIENT_CA" placeholder:"FILE" help:"Authorities of client certificates, which are needed in addition to a token. Probes pass without one. Needs --tls-cert."`
 	ClientAuth string `env:"CARILLON_CLIENT_AUTH" enum:",require,optional" default:"" placeholder:"require|optional" help:"require: refuse callers without a client certificate. optional: check those that are sent. Default: require. Needs --client-ca."`
 }
 
-// files returns the files of TLS, once they are read successfully.
+// files returns the TLS files after it has read them successfully.
 func (f listenFlags) files() (tlsFiles, error) {
 	switch {
 	case f.ClientAuth != "" && f.ClientCA == "":
@@ -179,7 +179,7 @@ func (f listenFlags) files() (tlsFiles, error) {
 	return files, err
 }
 
-// auditFlag is how long nodes keep the audit log.
+// auditFlag sets how long nodes keep the audit log.
 type auditFlag struct {
 	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
 }
@@ -216,7 +216,7 @@ func (f memberFlags) name() string {
 	return host
 }
 
-// intervalFlags are the times of a node.
+// intervalFlags set the intervals and timeouts of a node.
 type intervalFlags struct {
 	PollWindow          input.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
 	HandlerInterval     input.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
@@ -229,18 +229,18 @@ type intervalFlags struct {
 	StopTimeout         input.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
 }
 
-// Between the end of its drain and its own end a node takes stopMargin at most, or mostStopMargin if
-// --stop-timeout leaves it that much. processEnd is the part of that which API and process have after the
-// engine.
+// Between the end of its drain and its own end a node takes at most stopMargin, or mostStopMargin
+// if --stop-timeout leaves that much. processEnd is the part of it for the API and the process,
+// after the engine.
 const (
 	stopMargin     = 5 * time.Second
 	mostStopMargin = 10 * time.Second
 	processEnd     = 1500 * time.Millisecond
-	// ShortestClosing is how long the engine has at least for that.
+	// ShortestClosing is the shortest time that this leaves for the engine.
 	ShortestClosing = stopMargin - processEnd
 )
 
-// margin returns how long a node takes at most between the end of its drain and its own end.
+// margin returns the longest time of a node between the end of its drain and its own end.
 func (f intervalFlags) margin() time.Duration {
 	return min(max(f.StopTimeout.Std()-f.DrainTimeout.Std(), stopMargin), mostStopMargin)
 }
@@ -301,7 +301,7 @@ func (f hostFlags) check() error {
 	return errors.Join(between("breaker-failures", f.BreakerFailures, 0, 10_000), between("host-rate", f.HostRate, 0, 100_000))
 }
 
-// between returns a problem with a flag that is out of its bounds.
+// between returns a problem if a flag is out of bounds.
 func between[N int | time.Duration](flag string, n, least, most N) error {
 	if n < least || n > most {
 		return fmt.Errorf("--%s: %v is not between %v and %v", flag, n, least, most)
@@ -309,11 +309,11 @@ func between[N int | time.Duration](flag string, n, least, most N) error {
 	return nil
 }
 
-// options returns the engine's options, but for logger and metrics.
+// options returns the engine's options, except logger and metrics.
 func (s *Flags) options(version string) engine.Options {
 	breaker, drain := s.BreakerFailures, s.DrainTimeout.Std()
 	if breaker == 0 {
-		breaker = -1 // none; for the engine, 0 means the default
+		breaker = -1 // disabled; for the engine, 0 means the default
 	}
 	if drain == 0 {
 		drain = -1 // the same

@@ -54,7 +54,7 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 
 // limits returns the limits of the API of a node.
 func (f limitFlags) limits(shares fileShares) apigate.Limits {
-	proxies, _ := f.proxies() // Check has tried
+	proxies, _ := f.proxies() // Check has validated it
 	most := int64(128 << 20)
 	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
 		most = max(16<<20, min(most, memory/4))
@@ -65,21 +65,21 @@ func (f limitFlags) limits(shares fileShares) apigate.Limits {
 	}
 }
 
-// ownFiles is how many files a node needs besides those of the API and its attempts: the connections to the database, the
-// log, time zones, secrets and what the runtime has.
+// ownFiles is how many files a node needs in addition to those of the API and its attempts: for
+// connections to the database, the log, time zones, secrets and the runtime.
 const ownFiles = 64
 
-// fileShares divides the files that a process may open, so that no client of the API and no slow target of one app takes those
-// that the others need.
+// fileShares divides the files that a process may open, so that no client of the API and no slow
+// target takes the files of others.
 type fileShares struct {
-	api, address int // connections to the API, and of one address
-	targets      int // connections to targets, idle ones included; 0: as many as there are
-	workers      int // attempts in flight: three quarters of targets at most, because idle connections are kept
+	api, address int // connections to the API, in total and from one address
+	targets      int // connections to targets, with idle ones; 0 means unlimited
+	workers      int // attempts in flight: at most three quarters of targets, because idle connections are kept
 	warning      string
 }
 
-// shares returns the shares of a process that may open so many files, 0 if that is not known, for a node with so many workers.
-// There is a warning if the workers are fewer.
+// shares divides the files of a process, 0 if the limit is unknown, for a node with so many
+// workers. It sets a warning if the node gets fewer workers.
 func (f limitFlags) shares(files, workers int) fileShares {
 	s := fileShares{api: cmp.Or(f.APIConnections, 512), workers: workers}
 	if files > 0 {
@@ -96,7 +96,7 @@ func (f limitFlags) shares(files, workers int) fileShares {
 	return s
 }
 
-// filesFor returns how many open files are enough for so many workers.
+// filesFor returns how many open files suffice for so many workers.
 func (f limitFlags) filesFor(workers int) int {
 	others, connections := workers*4/3+2+ownFiles, cmp.Or(f.APIConnections, 512)
 	if files := others*4/3 + 2; files/4 <= connections {
@@ -105,7 +105,7 @@ func (f limitFlags) filesFor(workers int) int {
 	return others + connections
 }
 
-// withinFiles makes a node use no more files than its process may open.
+// withinFiles keeps a node within the limit of open files.
 func (o *Options) withinFiles(ctx context.Context, files int) {
 	pool := &o.Engine.Pool
 	o.files = o.limits.shares(files, cmp.Or(pool.Workers, 1024))
@@ -118,16 +118,16 @@ func (o *Options) withinFiles(ctx context.Context, files int) {
 	}
 }
 
-// The times of a connection to the API. Package limit has shorter ones for bodies and responses. idleTime is longer than the
-// minute for which load balancers usually keep a connection, because one that the node closes first costs a request. Idle
-// connections make room for others anyway.
+// Timeouts of a connection to the API. Package limit has shorter ones for bodies and responses.
+// idleTime is longer than the usual minute of load balancers, because a connection that the node
+// closes first costs a request. New connections replace idle ones anyway.
 const (
 	headerTime = 5 * time.Second
 	bodyTime   = 30 * time.Second
 	idleTime   = 75 * time.Second
 )
 
-// newServer returns a server of the API, and the listener that it has to serve: inner with its limits.
+// newServer returns a server of the API, and its listener: inner with the limits of the API.
 func newServer(ctx context.Context, inner net.Listener, o Options, registry *prometheus.Registry) (*http.Server, net.Listener) {
 	most, perAddress := o.files.api, o.files.address
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -138,7 +138,7 @@ func newServer(ctx context.Context, inner net.Listener, o Options, registry *pro
 		refused.WithLabelValues(reason)
 	}
 	lines := limit.NewLines(6, time.Minute)
-	proxies, _ := o.limits.proxies() // Check has tried
+	proxies, _ := o.limits.proxies() // Check has validated it
 	listener := limit.Listen(inner, limit.ListenerOptions{
 		Most: most, PerAddress: perAddress, Shared: proxies,
 		Refused: func(reason string, address netip.Addr) {
@@ -159,14 +159,14 @@ func newServer(ctx context.Context, inner net.Listener, o Options, registry *pro
 	}, listener
 }
 
-// serverLog is a handler for what the server of the API reports: what tells of the node is for people, and what tells of
-// a caller, such as an unfinished handshake, is not.
+// serverLog is a handler for reports of the API's server. It logs reports about the node, and drops
+// those about a caller, such as an unfinished handshake.
 type serverLog struct {
 	slog.Handler
 	lines *limit.Lines
 }
 
-// Enabled is true: Handle decides by the text.
+// Enabled returns true: Handle decides by the text.
 func (s serverLog) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle logs one report.

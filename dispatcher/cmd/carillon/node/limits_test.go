@@ -53,7 +53,7 @@ func TestFilesThatTheWarningAsksForAreEnough(t *testing.T) {
 	}
 }
 
-func TestServerReportsAreLoggedByWhatTheyTellOf(t *testing.T) {
+func TestServerReportsAboutTheNodeAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := slog.NewLogLogger(serverLog{NewLogger(&out, "info", "text").Handler(), limit.NewLines(3, time.Minute)}, slog.LevelDebug)

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// logFlags are level and form of the log.
+// logFlags set the level and the format of the log.
 type logFlags struct {
 	LogLevel  string `env:"CARILLON_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error."`
 	LogFormat string `env:"CARILLON_LOG_FORMAT" default:"json" enum:"json,text" help:"Log format: json or text."`
 }
 
-// NewLogger returns a log of that level and form. Its times are in UTC, so that the logs of several
-// nodes can be compared.
+// NewLogger returns a log with this level and format. Its times are in UTC, so that you can compare
+// the logs of several nodes.
 func NewLogger(out io.Writer, level, format string) *slog.Logger {
 	var parsed slog.Level
 	_ = parsed.UnmarshalText([]byte(level)) // the flag is an enum
@@ -32,26 +32,26 @@ func NewLogger(out io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, options))
 }
 
-// logSink writes log lines from its own goroutine, so that no caller waits for the reader of the log: a full
-// pipe or a hanging disk must not delay fires. Lines that do not fit into its buffer are dropped, and their
-// number is logged as soon as writing goes on.
+// logSink writes log lines in its own goroutine, so that no caller waits for the reader of the log:
+// a full pipe or a hanging disk must not delay fires. If its buffer is full it drops lines, and
+// logs their number as soon as writing continues.
 type logSink struct {
 	lines   chan logLine
 	dropped atomic.Int64
 }
 
-// logLine is a line to write. A line with reached is a marker: the channel is closed when writing gets there.
+// logLine is a line to write. A line with reached is a marker: the channel is closed when the writer gets there.
 type logLine struct {
 	text    []byte
 	reached chan<- struct{}
 }
 
-// logBuffer is how many lines may wait.
+// logBuffer is the number of lines that may wait.
 const logBuffer = 4096
 
 func newLogSink() *logSink { return &logSink{lines: make(chan logLine, logBuffer)} }
 
-// Write takes a line, or drops it. It never waits and never fails.
+// Write queues a line or drops it. It never waits and never fails.
 func (s *logSink) Write(line []byte) (int, error) {
 	select {
 	case s.lines <- logLine{text: bytes.Clone(line)}:
@@ -61,8 +61,8 @@ func (s *logSink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// run writes lines to out until ctx ends; a write that hangs ends with the process. It reports dropped lines
-// through log, which leads to out, too.
+// run writes lines to out until ctx ends; a hanging write ends with the process. It reports dropped
+// lines through log, which also writes to out.
 func (s *logSink) run(ctx context.Context, out io.Writer, log *slog.Logger) {
 	reported := int64(0)
 	for {
@@ -74,7 +74,7 @@ func (s *logSink) run(ctx context.Context, out io.Writer, log *slog.Logger) {
 				close(line.reached)
 				continue
 			}
-			_, _ = out.Write(line.text) // there is no other place to report it
+			_, _ = out.Write(line.text) // the error cannot be reported anywhere else
 			if dropped := s.dropped.Load(); dropped > reported {
 				log.WarnContext(ctx, "log lines dropped: the reader of the log is too slow", "count", dropped-reported)
 				reported = dropped
@@ -83,7 +83,7 @@ func (s *logSink) run(ctx context.Context, out io.Writer, log *slog.Logger) {
 	}
 }
 
-// flush waits until all earlier lines are written, at most for the given time.
+// flush waits at most atMost until all earlier lines are written.
 func (s *logSink) flush(atMost time.Duration) {
 	reached := make(chan struct{})
 	late := time.After(atMost)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lockedBuffer is written by one goroutine and read by another.
+// lockedBuffer is a buffer that one goroutine writes and another reads.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -29,7 +29,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// stuck is a log that takes nothing until it is let go.
+// stuck is a log that blocks every write until it is released.
 type stuck struct {
 	lockedBuffer
 	free chan struct{}
@@ -40,7 +40,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.lockedBuffer.Write(p)
 }
 
-func TestUnreadLogDelaysNothing(t *testing.T) {
+func TestUnreadLogDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out, sink := &stuck{free: make(chan struct{})}, newLogSink()

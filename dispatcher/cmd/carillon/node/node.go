@@ -38,32 +38,32 @@ import (
 // Options are the parts of a node process.
 type Options struct {
 	Database DatabaseFlag
-	notify   string // source of notifications; empty: database
+	notify   string // database for notifications; empty for the main one
 	Keys     *seal.Keys
-	// auditRetention is how long the audit log is kept; 0: the default.
+	// auditRetention is how long nodes keep the audit log; 0 means the default.
 	auditRetention time.Duration
 	Migrate        bool
 	Listen         string
 	tls            tlsFiles
-	// clientCertificates demands them of the callers of the API.
+	// clientCertificates requires client certificates from callers of the API.
 	clientCertificates bool
-	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
-	limits             limitFlags   // of the API; zero fields mean their defaults
+	issuer             *oidc.Issuer // of JSON Web Tokens; nil to accept none
+	limits             limitFlags   // of the API; zero fields mean defaults
 	files              fileShares   // see withinFiles
-	// console serves the web console, which people reach at consoleURL; nil: it is not known where.
+	// Console serves the web console. People reach it at consoleURL; nil if that is not known.
 	Console    bool
 	consoleURL *url.URL
-	login      *oidc.Login // of people at the console; nil: by API tokens only
+	login      *oidc.Login // of people at the console; nil for API tokens only
 	Engine     engine.Options
 	Target     invoke.Options
 	Log        *slog.Logger
-	signals    machineSignals // what it tells the machine that it runs on
-	ecsAgent   string         // of the task to protect; empty: none
-	// ready is called with the address of the API once it responds; may be nil.
+	signals    machineSignals // to the machine that it runs on
+	ecsAgent   string         // of the task to protect, or empty
+	// Ready, if set, is called with the address of the API once it responds.
 	Ready func(ctx context.Context, s *store.Store, address string)
 }
 
-// openStore opens the database, and migrates it if wanted. Its errors name the flag.
+// openStore opens the database, and migrates it if a flag says so. Its errors name the flag.
 func openStore(ctx context.Context, o Options, metrics prometheus.Registerer) (*store.Store, error) {
 	login := o.Database.login()
 	if o.Migrate {
@@ -89,7 +89,7 @@ func openStore(ctx context.Context, o Options, metrics prometheus.Registerer) (*
 }
 
 // Run runs engine and API over one database until ctx ends, then drains. The API responds until the
-// engine has finished, so that the drain can be observed.
+// engine has finished, so that operators can observe the drain.
 func Run(ctx context.Context, o Options) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -123,12 +123,12 @@ func Run(ctx context.Context, o Options) error {
 	var database *store.Store // the API uses it until it is shut down
 	defer func() {
 		if database != nil {
-			_ = database.Close() // it is no longer in use
+			_ = database.Close() // no longer in use
 		}
 	}()
 	signals := startSignals(ctx, &o, registry)
 	defer signals.end()
-	// The API may use what the engine leaves of the time to stop.
+	// The API may use the rest of the engine's time to stop.
 	requests, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
 	context.AfterFunc(ctx, func() { time.AfterFunc(max(0, o.Engine.Drain)+o.Engine.Closing+processEnd/4, cutOff) })
@@ -157,7 +157,7 @@ func Run(ctx context.Context, o Options) error {
 			requests := s.ForRequests()
 			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
 			shown := consoleNode{api: served, sessions: requests, reached: node.Reached}
-			if withConsole, err := o.withConsole(served, shown); err == nil { // it was made once for the start
+			if withConsole, err := o.withConsole(served, shown); err == nil { // it already worked for the start
 				handler.set(withConsole)
 			}
 			group.Go(func() error {
@@ -177,7 +177,7 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// runIssuers keeps the keys of those who issue tokens for the API and of those who sign people in fresh until ctx ends.
+// runIssuers refreshes the keys of the token issuer and of the login issuer until ctx ends.
 func (o *Options) runIssuers(ctx context.Context, group *errgroup.Group) {
 	if o.issuer != nil {
 		group.Go(func() error {
@@ -193,8 +193,8 @@ func (o *Options) runIssuers(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
-// api returns the options of the API. It has connections of its own to the database, but probes ask over those of the
-// engine, for they tell of the node and not of how many requests it has.
+// api returns the options of the API. The API has its own connections to the database, but probes
+// use those of the engine: they show the state of the node and not the load of the API.
 func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secure *servedTLS,
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
@@ -228,13 +228,13 @@ func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secur
 	return options
 }
 
-// groupView is what the node knows of endpoint groups.
+// groupView is the node's view of endpoint groups.
 type groupView struct {
 	*invoke.Invoker
 	engine *engine.Engine
 }
 
-// GroupStatus returns what the node knows of a group.
+// GroupStatus returns the status of a group as the node sees it.
 func (g groupView) GroupStatus(
 	ctx context.Context, group target.GroupVersion, egress target.EgressBounds,
 ) target.GroupStatus {
@@ -245,8 +245,8 @@ func (g groupView) GroupStatus(
 	return status
 }
 
-// dispatch runs the engine over the database until ctx ends. It waits while the database is unreachable, and calls opened once
-// it is open, before the engine starts.
+// dispatch runs the engine over the database until ctx ends. It waits while the database is
+// unreachable, and calls opened after it is open and before the engine starts.
 func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometheus.Registry,
 	opened func(*store.Store, *engine.Engine, *invoke.Invoker)) error {
 	var s *store.Store
@@ -255,18 +255,18 @@ func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometh
 		return err
 	}, func(f backoff.Failure) bool {
 		if !db.Unreachable(f.Err) {
-			return false // it is an error of the flag
+			return false // a wrong flag
 		}
 		o.Log.WarnContext(ctx, "waiting for the database", "err", f.Err)
 		return true
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the process was stopped while it waited
+			return nil //nolint:nilerr // the process was stopped during the wait
 		}
 		return err
 	}
-	// Only now is the database's name known to resolve.
+	// Only now does the database's name surely resolve.
 	o.denyOwn(ctx, listen)
 	o.Target.CallbackKey = s.CallbackKey
 	o.Target.Metrics = registry
@@ -287,7 +287,7 @@ func dispatch(ctx context.Context, o Options, listen net.Addr, registry *prometh
 	return nil
 }
 
-// switchable is a handler that is replaced while it serves.
+// switchable is a handler that can be replaced while it serves.
 type switchable struct{ current atomic.Pointer[http.Handler] }
 
 func (s *switchable) set(h http.Handler) { s.current.Store(&h) }
@@ -297,16 +297,16 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.current.Load()).ServeHTTP(w, r)
 }
 
-// closeServer lets requests finish for a few seconds, until ctx ends at most.
+// closeServer lets requests finish for a few seconds, at most until ctx ends.
 func closeServer(ctx context.Context, server *http.Server) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close() // ends the requests that still wait, as for a database that does not respond
+		_ = server.Close() // ends requests that still wait, for example for a hanging database
 	}
 }
 
-// EC2Agent is the agent of a termination lifecycle hook.
+// EC2Agent is the agent for a termination lifecycle hook.
 type EC2Agent struct {
 	Hook  string `env:"CARILLON_LIFECYCLE_HOOK" required:"" placeholder:"NAME" help:"Name of the termination lifecycle hook."`
 	Group string `env:"CARILLON_LIFECYCLE_GROUP" placeholder:"NAME" help:"Name of the autoscaling group. Default: from the instance's tags, if the launch template enables them in the metadata."`
@@ -314,8 +314,8 @@ type EC2Agent struct {
 	logFlags
 }
 
-// Await waits until the instance is to end, stops the unit and completes the lifecycle action. A signal ends it
-// at any time. The log goes to out.
+// Await waits until the instance is about to end, stops the unit and completes the lifecycle
+// action. A signal stops it at any time. It logs to out.
 func (l *EC2Agent) Await(ctx context.Context, out io.Writer) error {
 	log := NewLogger(out, l.LogLevel, l.LogFormat)
 	// One try for each request: the agent has its own retries, and logs each failure.
@@ -355,7 +355,7 @@ func (l *EC2Agent) Await(ctx context.Context, out io.Writer) error {
 var errNoGroup = errors.New("--group (CARILLON_LIFECYCLE_GROUP): the instance's metadata does not name its autoscaling group; " +
 	"give the name, or set instance_metadata_tags = \"enabled\" in the launch template")
 
-// identify reads which instance this is, and its region.
+// identify reads the identity of this instance, and its region.
 func (l *EC2Agent) identify(ctx context.Context, agent *platform.Lifecycle) (region string, err error) {
 	if region, err = agent.Instance.Region(ctx); err != nil {
 		return "", err

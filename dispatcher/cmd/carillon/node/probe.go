@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Probe asks the node on this machine how it is: the health check of a container, which has no shell.
+// Probe checks the node on this machine. It is the health check of a container, which has no shell.
 type Probe struct {
 	Path    string         `arg:"" optional:"" default:"livez" enum:"livez,readyz" help:"livez: does the process respond? readyz: can the node work?"`
 	Listen  string         `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API, as the node has it."`
@@ -37,11 +37,11 @@ func (p *Probe) Check() error {
 	return errors.Join(problems...)
 }
 
-// Ask asks once. Any response but 200 is a failure.
+// Ask sends one request. Any response but 200 is a failure.
 func (p *Probe) Ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout.Std())
 	defer cancel()
-	// No proxy of the environment stands between a node and its own machine.
+	// A node and its own machine need no proxy of the environment.
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialFirst(localAddresses(p.Listen))}
 	target := url.URL{Scheme: "http", Host: p.Listen, Path: "/" + p.Path}
 	if p.TLSCert != "" {
@@ -58,7 +58,7 @@ func (p *Probe) Ask(ctx context.Context) error {
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("%s at %s: %w", p.Path, p.Listen, errors.Unwrap(err)) // without the method and URL, which say the same
+		return fmt.Errorf("%s at %s: %w", p.Path, p.Listen, errors.Unwrap(err)) // without the method and URL, which repeat it
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 512))
@@ -71,12 +71,12 @@ func (p *Probe) Ask(ctx context.Context) error {
 	return nil
 }
 
-// localAddresses returns where a node that listens at an address can be reached from its own machine. One that
-// listens on all addresses is reached by loopback.
+// localAddresses returns the addresses at which a node is reachable from its own machine. A node
+// that listens on all addresses is reached by loopback.
 func localAddresses(listen string) []string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return []string{listen} // Check has refused it
+		return []string{listen} // refused by Check
 	}
 	ip := net.ParseIP(host)
 	switch {
@@ -103,8 +103,8 @@ func dialFirst(addresses []string) func(ctx context.Context, network, _ string) 
 	}
 }
 
-// trustOnly trusts exactly the certificate in a file, whatever its names and its issuer: a node's certificate
-// seldom names the loopback address.
+// trustOnly trusts exactly the certificate in a file, whatever its names and its issuer: a node's
+// certificate seldom contains the loopback address.
 func trustOnly(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -118,7 +118,7 @@ func trustOnly(file string) (*tls.Config, error) {
 		MinVersion:         tls.VersionTLS12,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if !state.PeerCertificates[0].Equal(chain[0]) { // which is the server's own
+			if !state.PeerCertificates[0].Equal(chain[0]) { // the server's own certificate
 				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", input.Echo(file), tlsPoll)
 			}
 			return nil

@@ -28,17 +28,17 @@ type KeysFlag struct {
 	SecretKeysFile string `env:"CARILLON_SECRET_KEYS_FILE" placeholder:"FILE" help:"File with these keys, one per line."`
 }
 
-// check reports what is wrong with the keys, as far as that can be told without KMS.
+// check validates the keys, as far as that is possible without KMS.
 func (k KeysFlag) check() error {
-	_, err := k.parse(func(key kmsKey) ([]byte, error) { // something else takes its place, so that the other keys are checked
+	_, err := k.parse(func(key kmsKey) ([]byte, error) { // a placeholder, so that the other keys are checked
 		sum := sha256.Sum256(append([]byte(key.arn), key.encrypted...))
 		return sum[:], nil
 	})
 	return err
 }
 
-// Keys reads the keys, and has KMS decrypt those that it has encrypted; nil without any. Errors never show a key. They are
-// usage errors unless KMS is unreachable.
+// Keys reads the keys, and lets KMS decrypt those that it has encrypted; nil without any. Errors
+// never show a key. They are usage errors unless KMS is unreachable.
 func (k KeysFlag) Keys(ctx context.Context) (*seal.Keys, error) {
 	keys, err := k.parse(func(key kmsKey) ([]byte, error) { return decryptKMSKey(ctx, key) })
 	if err != nil && !secretmanager.IsTemporary(err) {
@@ -47,7 +47,7 @@ func (k KeysFlag) Keys(ctx context.Context) (*seal.Keys, error) {
 	return keys, err
 }
 
-// parse reads the keys. decrypt is for those that KMS has encrypted.
+// parse parses the keys. It calls decrypt for those that KMS has encrypted.
 func (k KeysFlag) parse(decrypt func(kmsKey) ([]byte, error)) (*seal.Keys, error) {
 	if k.SecretKeys != "" && k.SecretKeysFile != "" {
 		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) " +
@@ -75,7 +75,7 @@ func (k KeysFlag) parse(decrypt func(kmsKey) ([]byte, error)) (*seal.Keys, error
 	return keys, nil
 }
 
-// kmsPrefix begins a key that KMS has encrypted: kms:ARN:BLOB, with the ARN of the key of KMS and the encrypted key in base64.
+// kmsPrefix begins a key that KMS has encrypted: kms:ARN:BLOB. ARN names the KMS key, BLOB is the key in base64.
 const kmsPrefix = "kms:"
 
 // kmsWait is how long a start waits for KMS.
@@ -89,7 +89,7 @@ type kmsKey struct {
 	encrypted   []byte
 }
 
-// parseKMSKey reads kms:ARN:BLOB. Nothing of it is secret.
+// parseKMSKey parses kms:ARN:BLOB. None of it is secret.
 func parseKMSKey(text string) (kmsKey, error) {
 	text = strings.TrimPrefix(text, kmsPrefix)
 	at := strings.LastIndexByte(text, ':')
@@ -107,7 +107,7 @@ func parseKMSKey(text string) (kmsKey, error) {
 	return key, nil
 }
 
-// replaceKMSKeys returns a text of keys in which those that KMS has encrypted are replaced by keys in base64.
+// replaceKMSKeys replaces the keys that KMS has encrypted, in a text of keys, by keys in base64.
 func replaceKMSKeys(text string, replace func(kmsKey) ([]byte, error)) (string, error) {
 	var problems []error
 	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
@@ -128,7 +128,7 @@ func replaceKMSKeys(text string, replace func(kmsKey) ([]byte, error)) (string, 
 	return strings.Join(fields, "\n"), errors.Join(problems...)
 }
 
-// decryptKMSKey has KMS decrypt a key. It waits a while for a KMS that is unreachable.
+// decryptKMSKey lets KMS decrypt a key. It waits a while if KMS is unreachable.
 func decryptKMSKey(ctx context.Context, key kmsKey) (plain []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kmsWait)
 	defer cancel()
@@ -154,7 +154,7 @@ func kmsClient(ctx context.Context, region string) (secretmanager.AWS, error) {
 	return secretmanager.NewAWS(config, region), nil
 }
 
-// NewKMSKey has a key of KMS create a key, which nobody sees, and returns it as kms:ARN:BLOB.
+// NewKMSKey lets KMS create a key and returns it encrypted, as kms:ARN:BLOB. The plain key is never shown.
 func NewKMSKey(ctx context.Context, arn string) (string, error) {
 	parts := kmsARN.FindStringSubmatch(arn)
 	if parts == nil {
@@ -177,16 +177,16 @@ type secretDirFlag struct {
 	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/etc/carillon/secrets" placeholder:"DIR" help:"Directory of the secret files that jobs refer to as file:PATH, by default those of app A as file:A/PATH. It must hold nothing of the node's own."`
 }
 
-// ownFile is a file of the node itself, and what names it.
+// ownFile is a file of the node itself, and the flag or variable that names it.
 type ownFile struct{ name, path string }
 
-// mostSecretFiles bounds how many files are compared with the node's own.
+// mostSecretFiles bounds how many files the check compares with the node's own.
 const mostSecretFiles = 10_000
 
-// platformTokens are names under which platforms put tokens of the node.
+// platformTokens are file names that platforms use for tokens of the node.
 var platformTokens = []string{"kubernetes.io", "eks.amazonaws.com", "azure-identity-token"}
 
-// check refuses a directory in which jobs could read what is the node's own.
+// check refuses a directory in which jobs could read the node's own files.
 func (f secretDirFlag) check(own []ownFile) error {
 	dir := realPath(f.SecretDir)
 	refuse := func(what string) error {
@@ -206,7 +206,7 @@ func (f secretDirFlag) check(own []ownFile) error {
 	return searchOwn(dir, own, refuse)
 }
 
-// searchOwn looks for tokens of platforms, and for other links to the node's own files.
+// searchOwn finds tokens of platforms, and other links to the node's own files.
 func searchOwn(dir string, own []ownFile, refuse func(what string) error) error {
 	known := map[string]fs.FileInfo{}
 	for _, file := range own {
@@ -217,7 +217,7 @@ func searchOwn(dir string, own []ownFile, refuse func(what string) error) error 
 	seen := 0
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what the node cannot read, jobs cannot use
+			return nil //nolint:nilerr // jobs cannot read it either
 		}
 		if seen++; seen > mostSecretFiles {
 			return fs.SkipAll
@@ -227,7 +227,7 @@ func searchOwn(dir string, own []ownFile, refuse func(what string) error) error 
 		}
 		info, err := entry.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			return nil //nolint:nilerr // it is gone
+			return nil //nolint:nilerr // already removed
 		}
 		for name, file := range known {
 			if os.SameFile(file, info) {
@@ -237,12 +237,12 @@ func searchOwn(dir string, own []ownFile, refuse func(what string) error) error 
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it may be made later
+		return nil // it may be created later
 	}
 	return err
 }
 
-// ownFiles lists the files of the node that no job may use.
+// ownFiles returns the files of the node that no job may use.
 func (s Flags) ownFiles() []ownFile {
 	path, _ := envFilePath()
 	all := []ownFile{
@@ -255,7 +255,7 @@ func (s Flags) ownFiles() []ownFile {
 		if file, ok := strings.CutPrefix(address, "sqlite:"); ok {
 			all = append(all, ownFile{"the database", file})
 		}
-		parameters, _ := url.ParseQuery(query) // the check of the URL reports what is wrong
+		parameters, _ := url.ParseQuery(query) // the check of the URL reports errors
 		for _, parameter := range []string{"passfile", "sslkey", "sslcert"} {
 			all = append(all, ownFile{parameter + " of the database", parameters.Get(parameter)})
 		}
@@ -275,7 +275,7 @@ func (s Flags) ownFiles() []ownFile {
 	})
 }
 
-// realPath is a path without links, as far as it exists.
+// realPath resolves the links of a path, as far as it exists.
 func realPath(path string) string {
 	if found, err := filepath.EvalSymlinks(path); err == nil {
 		path = found
@@ -290,7 +290,7 @@ func absolute(path string) string {
 	return path
 }
 
-// below reports whether a file is in a directory, however deep.
+// below reports whether a file is in a directory, at any depth.
 func below(dir, file string) bool {
 	between, err := filepath.Rel(dir, file)
 	return err == nil && filepath.IsLocal(between)

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
-// managerFlags say how a node reads secrets from their managers.
+// managerFlags configure how a node reads secrets from secret managers.
 type managerFlags struct {
 	SecretLifetime input.Duration `env:"CARILLON_SECRET_LIFETIME" default:"60s" help:"How long a secret of a manager (awssm:, ssm:, vault:) is used until it is read again, 1s to 1h."`
 	SecretKeep     input.Duration `env:"CARILLON_SECRET_KEEP" default:"15m" help:"How long, since it was read, a secret is used while its manager is unreachable or throttles, 0s to 24h. 0s: not at all."`
@@ -45,7 +45,7 @@ func (f managerFlags) check() error {
 	return errors.Join(problems...)
 }
 
-// vaultFlags say where Vault is, and how a node logs in to it.
+// vaultFlags are the address of Vault and the node's login.
 type vaultFlags struct {
 	VaultAddress   string `env:"CARILLON_VAULT_ADDRESS" placeholder:"URL" help:"HashiCorp Vault, for vault: secrets, such as https://vault:8200."`
 	VaultCA        string `env:"CARILLON_VAULT_CA" placeholder:"FILE" help:"Authorities of Vault's certificate: a file in PEM, or base64: and what would be in it, in base64. Default: those of the machine."`
@@ -58,10 +58,10 @@ type vaultFlags struct {
 	VaultServerID  string `env:"CARILLON_VAULT_SERVER_ID" placeholder:"TEXT" help:"Value of X-Vault-AWS-IAM-Server-ID that Vault demands of logins with AWS."`
 }
 
-// serviceAccountToken is where Kubernetes puts the token of a pod.
+// serviceAccountToken is the path of a pod's token in Kubernetes.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 
-// inlinePrefix begins certificates that are given instead of a file: a task of ECS has no place for one.
+// inlinePrefix begins inline certificates, for platforms such as ECS that provide no files.
 const inlinePrefix = "base64:"
 
 var vaultMount = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
@@ -106,7 +106,7 @@ func (f vaultFlags) check() error {
 	return errors.Join(problems...)
 }
 
-// serverURL returns a text as the URL of a server, without user and query; nil if it is none.
+// serverURL parses the URL of a server, without user and query; nil if it is invalid.
 func serverURL(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery+u.Fragment != "" {
@@ -115,7 +115,7 @@ func serverURL(text string) *url.URL {
 	return u
 }
 
-// authorities returns those of Vault's certificate; nil for those of the machine.
+// authorities returns the authorities of Vault's certificate; nil means those of the machine.
 func (f vaultFlags) authorities() (*x509.CertPool, error) {
 	if f.VaultCA == "" {
 		return nil, nil
@@ -136,7 +136,7 @@ func (f vaultFlags) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// vault returns the client of Vault; nil without an address.
+// vault returns a client of Vault; nil without an address.
 func (f vaultFlags) vault() (*secretmanager.Vault, error) {
 	if f.VaultAddress == "" {
 		return nil, nil
@@ -169,7 +169,7 @@ func (f vaultFlags) vault() (*secretmanager.Vault, error) {
 	}), nil
 }
 
-// managers returns how the node reads secrets from their managers.
+// managers returns the readers of secrets in secret managers.
 func (s Flags) managers() (secret.Managers, error) {
 	vault, err := s.vault()
 	return secret.Managers{

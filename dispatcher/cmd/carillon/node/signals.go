@@ -20,11 +20,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/tracing"
 )
 
-// machineSignals is what a node tells the machine that it runs on. The zero value tells it nothing.
+// machineSignals are the signals of a node to its machine. The zero value sends none.
 type machineSignals struct {
 	systemd platform.Systemd
-	fleet   string    // of the lines of metrics; empty: none
-	out     io.Writer // of these lines
+	fleet   string    // of the metric lines; empty for none
+	out     io.Writer // for these lines
 }
 
 // signals returns the signals that flags and environment ask for.
@@ -36,16 +36,16 @@ func (s *Flags) signals(ctx context.Context, out io.Writer, log *slog.Logger) ma
 	return machineSignals{systemd: systemd, fleet: s.EMF, out: out}
 }
 
-// running are the signals of a node that runs.
+// running has the signals of a running node.
 type running struct {
-	node    atomic.Pointer[engine.Engine] // nil: it waits for its database
-	started chan string                   // the status of a node that has just begun to dispatch
+	node    atomic.Pointer[engine.Engine] // nil while it waits for its database
+	started chan string                   // status of a node that starts to dispatch
 	stop    context.CancelFunc
 	loops   sync.WaitGroup
 }
 
-// startSignals starts the signals of a node. It sets a hook of the engine. The drain begins when ctx
-// ends; end must be called after it.
+// startSignals starts the signals of a node. It sets a hook of the engine. The drain begins when
+// ctx ends; call end after that.
 func startSignals(ctx context.Context, o *Options, registry prometheus.Gatherer) *running {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{started: make(chan string, 1), stop: stop}
@@ -62,22 +62,22 @@ func startSignals(ctx context.Context, o *Options, registry prometheus.Gatherer)
 	return r
 }
 
-// end ends the signals, with a last line of metrics.
+// end ends the signals, with a last metric line.
 func (r *running) end() {
 	r.stop()
 	r.loops.Wait()
 }
 
 const (
-	// startExtension is how much time to start a node that waits for its database asks systemd for,
-	// again and again. The wait may be long, and systemd would end the node after 90 s.
+	// startExtension is the time to start that a node requests from systemd, repeatedly, while it
+	// waits for its database. Without it, systemd would end the node after 90 s.
 	startExtension = time.Minute
-	// extendEvery is how often it asks.
+	// extendEvery is the interval of these requests.
 	extendEvery = startExtension / 4
 )
 
-// notifySystemd tells systemd how the node fares until life ends: when it is ready, when it drains,
-// and, at half of the watchdog's time, that its loops turn.
+// notifySystemd reports the state of the node to systemd until life ends: when it is ready, when it
+// drains and, at half of the watchdog's time, that its loops run.
 func (r *running) notifySystemd(life context.Context, draining <-chan struct{}, systemd platform.Systemd, log *slog.Logger) {
 	send := func(messages ...string) {
 		if err := systemd.Notify(messages...); err != nil {
@@ -120,7 +120,7 @@ func (r *running) notifySystemd(life context.Context, draining <-chan struct{}, 
 	}
 }
 
-// emfFlag are the lines of metrics in the log.
+// emfFlag configures the metric lines in the log.
 type emfFlag struct {
 	EMF string `env:"CARILLON_EMF" placeholder:"NAME" help:"Write a line of metrics a minute to the log's stream, in CloudWatch embedded metric format: namespace Carillon, dimension Fleet=NAME. Default: none."`
 }
@@ -135,15 +135,15 @@ func (f emfFlag) check() error {
 	return nil
 }
 
-// metricInterval is the interval of the lines, and of the metrics in CloudWatch.
+// metricInterval is the interval of the lines, and so of the metrics in CloudWatch.
 const metricInterval = time.Minute
 
-// metricLines writes the metrics of a node as lines of the log.
+// metricLines writes the metrics of a node as log lines.
 type metricLines struct {
 	out    io.Writer
 	format platform.EMF
 	log    *slog.Logger
-	before samples // at the line before
+	before samples // at the previous line
 }
 
 func newMetricLines(o *Options) *metricLines {
@@ -153,15 +153,15 @@ func newMetricLines(o *Options) *metricLines {
 	}}
 }
 
-// writeMetrics writes a line each minute, also while the node waits for its database, and when life
-// ends a last one of what has happened since.
+// writeMetrics writes a line each minute, even while the node waits for its database, and a last
+// one for the rest when life ends.
 func (r *running) writeMetrics(life context.Context, lines *metricLines, registry prometheus.Gatherer) {
 	ticker := time.NewTicker(metricInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case at := <-ticker.C:
-			// A line has the time of its tick, so that each minute in CloudWatch gets one of each node.
+			// A line has the time of its tick, so that CloudWatch gets one line per node for each minute.
 			lines.write(life, at, registry, lines.all)
 		case <-life.Done():
 			lines.write(life, time.Now(), registry, lines.sinceLast)
@@ -170,7 +170,7 @@ func (r *running) writeMetrics(life context.Context, lines *metricLines, registr
 	}
 }
 
-// write writes the metrics that pick makes of what the registry has.
+// write writes the metrics that pick selects from the registry.
 func (l *metricLines) write(ctx context.Context, at time.Time, registry prometheus.Gatherer, pick func(samples) []platform.Metric) {
 	now, err := gather(registry)
 	if err != nil {
@@ -189,7 +189,7 @@ func (l *metricLines) write(ctx context.Context, at time.Time, registry promethe
 	_, _ = l.out.Write(line) // the log never fails
 }
 
-// all returns the metrics of a line. What the node does not know yet is left out, because 0 is a value.
+// all returns the metrics of a line. It omits values that the node does not know yet, because 0 would be a value.
 func (l *metricLines) all(now samples) []platform.Metric {
 	unreachable := 1 - now["carillon_database_reachable"]
 	metrics := []platform.Metric{
@@ -198,10 +198,10 @@ func (l *metricLines) all(now samples) []platform.Metric {
 	}
 	rolledBack, started := now["carillon_rolled_back"]
 	if !started {
-		return metrics // it waits for its database
+		return metrics // waits for its database
 	}
-	// A node without its database, or one that waits for a person, is idle. A fleet that shrinks for
-	// that reason would be too small when the work comes back.
+	// A node without its database, or one that waits for a person, looks idle. A fleet that shrinks
+	// because of that would be too small when the work comes back.
 	if unreachable == 0 && rolledBack == 0 {
 		metrics = append(metrics, platform.Metric{Name: "PoolUse", Unit: platform.Percent, Value: 100 * now["carillon_pool_use_ratio"]})
 	}
@@ -213,7 +213,7 @@ func (l *metricLines) all(now samples) []platform.Metric {
 	), l.sinceLast(now)...)
 }
 
-// sinceLast returns what has happened since the line before.
+// sinceLast returns the increases since the previous line.
 func (l *metricLines) sinceLast(now samples) []platform.Metric {
 	if _, started := now["carillon_rolled_back"]; !started {
 		return nil
@@ -233,13 +233,13 @@ func (l *metricLines) sinceLast(now samples) []platform.Metric {
 	}
 }
 
-// samples are the values of counters and gauges by name or, of a family with a label besides app, by name and value
-// of the label. They are those of all apps.
+// samples are the values of counters and gauges by name or, for a family with a label besides app,
+// by name and value of that label. They are summed over all apps.
 type samples map[string]float64
 
 // gather reads the counters and gauges of a registry.
 func gather(registry prometheus.Gatherer) (samples, error) {
-	families, err := registry.Gather() // in part, if there is an error
+	families, err := registry.Gather() // returns a part if there is an error
 	all := samples{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -260,8 +260,8 @@ func gather(registry prometheus.Gatherer) (samples, error) {
 	return all, err
 }
 
-// startTraces lets the engine record attempts as spans, if the environment names a collector, and returns what sends the rest
-// of them at the end. A node with wrong variables works without traces: platforms set them for all their containers.
+// startTraces makes the engine record attempts as spans, if the environment names a collector. end sends the
+// rest. With wrong variables a node works without traces, because platforms set them for all containers.
 func (o *Options) startTraces(ctx context.Context, metrics prometheus.Registerer) (end func()) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		o.Log.WarnContext(ctx, "OpenTelemetry", "err", err)

@@ -22,17 +22,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// tlsFiles are the files that the API serves TLS with; the zero value is plain HTTP.
+// tlsFiles are the API's TLS files; the zero value means plain HTTP.
 type tlsFiles struct {
 	cert, key string
-	clientCA  string // authorities of client certificates; empty: none are asked for
+	clientCA  string // authorities of client certificates; empty to request none
 }
 
-// loadedTLS is what was read from tlsFiles.
+// loadedTLS is the result of reading tlsFiles.
 type loadedTLS struct {
 	config *tls.Config
-	// expires is the end of the first certificate of the served chain to end, and authorities the end of the last
-	// authority of client certificates; zero: there is none.
+	// expires is the earliest end of a certificate in the served chain, and authorities the latest
+	// end of an authority of client certificates; zero without any.
 	expires, authorities time.Time
 }
 
@@ -49,7 +49,7 @@ func (f tlsFiles) read() (contents [3][]byte, err error) {
 	return contents, nil
 }
 
-// parse makes the configuration of a server from the contents of the files. Its errors name flags and files.
+// parse makes a server configuration from the contents of the files. Its errors name flags and files.
 func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
@@ -59,7 +59,7 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s: %w", f.cert, err)
 	}
-	// A resumed session would keep the certificates of before, also a client's whose authority is gone.
+	// A resumed session would keep the previous certificates, even that of a client with a removed authority.
 	loaded := &loadedTLS{config: &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
 	}}
@@ -72,7 +72,7 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 		return nil, fmt.Errorf("--client-ca %s: %w", f.clientCA, err)
 	}
 	loaded.authorities = slices.MaxFunc(authorities, byEnd).NotAfter
-	// Probes pass without a certificate: load balancers and orchestrators have none. The API demands it elsewhere.
+	// Load balancers and orchestrators probe without a certificate. The API requires one elsewhere.
 	loaded.config.ClientAuth, loaded.config.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
 	for _, authority := range authorities {
 		loaded.config.ClientCAs.AddCert(authority)
@@ -115,20 +115,20 @@ func parseCertificates(text []byte) (all []*x509.Certificate, err error) {
 }
 
 const (
-	// tlsPoll is how often the files are looked at.
+	// tlsPoll is how often the files are checked.
 	tlsPoll = 10 * time.Second
-	// warningRepeat is how often warnings that stay are logged again.
+	// warningRepeat is how often persistent warnings are logged again.
 	warningRepeat = 24 * time.Hour
 )
 
-// servedTLS is how the API is served. It reads the files again when they change, and warns of what an operator must do.
+// servedTLS is the current TLS configuration of the API. It reloads changed files, and warns operators of problems.
 type servedTLS struct {
 	files   tlsFiles
 	address net.Addr
 	log     *slog.Logger
-	current atomic.Pointer[loadedTLS] // nil: plain HTTP
+	current atomic.Pointer[loadedTLS] // nil for plain HTTP
 	broken  atomic.Bool               // the files have changed and cannot be used
-	// served are the contents in use, and seen those of the latest poll; both belong to the loop.
+	// served is the hash of the contents in use, and seen that of the latest poll; both belong to the loop.
 	served, seen [sha256.Size]byte
 }
 
@@ -152,8 +152,8 @@ func digest(contents [3][]byte) [sha256.Size]byte {
 	return sha256.Sum256(bytes.Join(contents[:], []byte{0}))
 }
 
-// listener returns a listener that speaks TLS, if there are files. A connection gets the certificate that is current when
-// it begins. HTTP/2 is not offered: bounds of connections are to bound requests as well.
+// listener returns a listener that speaks TLS, if there are files. A connection uses the certificate that is
+// current when it begins. HTTP/2 is not offered, so that bounds of connections also bound requests.
 func (s *servedTLS) listener(plain net.Listener) net.Listener {
 	if s.current.Load() == nil {
 		return plain
@@ -164,7 +164,7 @@ func (s *servedTLS) listener(plain net.Listener) net.Listener {
 	})
 }
 
-// run reads changed files and logs warnings, until ctx ends.
+// run reloads changed files and logs warnings, until ctx ends.
 func (s *servedTLS) run(ctx context.Context) {
 	ticker := time.NewTicker(tlsPoll)
 	defer ticker.Stop()
@@ -186,8 +186,8 @@ func (s *servedTLS) run(ctx context.Context) {
 	}
 }
 
-// reload uses files that have changed. Files that cannot be used leave what is served as it is. That is logged once
-// they have stayed so for two polls: certificate and key are seldom written at once.
+// reload uses files that have changed. If they are invalid, the previous ones stay in use, and an error is
+// logged once two polls have found the same: certificate and key are seldom written at once.
 func (s *servedTLS) reload(ctx context.Context) {
 	if s.current.Load() == nil {
 		return
@@ -216,7 +216,7 @@ func (s *servedTLS) reload(ctx context.Context) {
 	s.log.InfoContext(ctx, "changed TLS files are in use", "expires_at", loaded.expires)
 }
 
-// expires returns when the first certificate of the served chain ends; zero: there is none.
+// expires returns when the first certificate of the served chain expires, or zero.
 func (s *servedTLS) expires() time.Time {
 	if loaded := s.current.Load(); loaded != nil {
 		return loaded.expires.UTC()
@@ -224,13 +224,13 @@ func (s *servedTLS) expires() time.Time {
 	return time.Time{}
 }
 
-// plaintext tells whether tokens cross a network in clear.
+// plaintext reports whether tokens cross a network unencrypted.
 func (s *servedTLS) plaintext() bool {
 	at, is := s.address.(*net.TCPAddr)
 	return s.current.Load() == nil && is && !at.IP.IsLoopback()
 }
 
-// warnings returns what an operator must do. Anybody may read it at /readyz.
+// warnings returns the warnings for operators. They are public, at /readyz.
 func (s *servedTLS) warnings(now time.Time) (all []string) {
 	if s.plaintext() {
 		all = append(all, fmt.Sprintf("the API is served as plain HTTP at %s, which is not a loopback address: tokens can be read on "+

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
-// tlsServer is a listener with TLS files, and what it logs.
+// tlsServer is a listener with TLS files, and its log.
 type tlsServer struct {
 	*servedTLS
 	t       *testing.T
@@ -37,7 +37,7 @@ func (s *tlsServer) write(name string, text []byte) string {
 	return file
 }
 
-// serveFiles serves a file's certificate, which may need client certificates of an authority.
+// serveFiles serves a certificate, which may require client certificates of an authority.
 func serveFiles(t *testing.T, cert, key []byte, clients *clientcert.Authority) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, dir: t.TempDir(), logs: &bytes.Buffer{}}
@@ -59,7 +59,7 @@ func serveFiles(t *testing.T, cert, key []byte, clients *clientcert.Authority) *
 	return s
 }
 
-// get returns the serial number of the server's certificate, and whether it has verified that of the client.
+// get returns the serial number of the server's certificate, and whether the server verified the client's.
 func (s *tlsServer) get(config *tls.Config) (serial int64, verified bool, err error) {
 	s.t.Helper()
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
@@ -72,7 +72,7 @@ func (s *tlsServer) get(config *tls.Config) (serial int64, verified bool, err er
 	return response.TLS.PeerCertificates[0].SerialNumber.Int64(), response.StatusCode == http.StatusNoContent, nil
 }
 
-// A connection carries one request at a time, so that bounds of connections are bounds of requests, too.
+// A connection carries one request at a time, so that bounds of connections also bound requests.
 func TestTLSOffersNoHTTP2(t *testing.T) {
 	t.Parallel()
 	ca := clientcert.NewAuthority(t)
@@ -181,7 +181,7 @@ func TestClientCertificatesAreVerifiedAndTheirAuthoritiesReloaded(t *testing.T) 
 	}
 }
 
-// BAD_INPUTS: a certificate that has expired, or does within 14 days, and plain HTTP off loopback.
+// BAD_INPUTS: a certificate that has expired or expires within 14 days, and plain HTTP off loopback.
 func TestOperatorsAreWarnedOfCertificatesAndPlainHTTP(t *testing.T) {
 	t.Parallel()
 	ca := clientcert.NewAuthority(t)
@@ -239,7 +239,7 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// must returns a value that a call gave without error.
+// must returns the value of a call that must not fail.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-func TestOldZonesAreWarnedOf(t *testing.T) {
+func TestOldZonesCauseAWarning(t *testing.T) {
 	t.Parallel()
 	built := schedule.BuiltInZones()
 	newer, none := t.TempDir(), t.TempDir()
