@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/provider/plan"
 )
 
-// alerts is carillon_alert. A mute of an operator and what fires now are in the data source only: both change without Terraform.
+// alerts is carillon_alert. Operators' mutes and active conditions change elsewhere: only the data source has them.
 func alerts(c *connection) kind {
 	return &definition[alert.Alert]{
 		heading: heading{"alert", alertRows, importNested("alert", "billing/on-call"),
@@ -87,10 +87,10 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 	}, binding.InData, "When the mute ends; null if it has no end, or if there is none.", binding.EmptyIsNull),
 )
 
-// orFailure is for what is a condition, so that failure need not be the only one.
+// orFailure is for the other conditions: with one of them, failure is not required.
 var orFailure = binding.Decides("failure")
 
-// muteOf returns the mute of an operator, an empty one if there is none.
+// muteOf returns the mute of an operator, or an empty one.
 func muteOf(a *alert.Alert) alert.Mute {
 	if a.Muted == nil {
 		return alert.Mute{}
@@ -105,7 +105,7 @@ var failureRows = binding.Of(binding.Fresh[alert.Failures],
 		"further failures, up to `1000`; `0` for never.", binding.Advice(input.CodeCountRange, "give a whole number, or 0 for never")),
 )
 
-// muteRows are either those of a schedule or those of one window, as long as all is known.
+// muteRows are those of a recurring or a single window. Either form can be checked only when all of it is known.
 var muteRows = binding.Of(binding.Fresh[alert.MuteWindow],
 	binding.Text("schedule", func(m *alert.MuteWindow) *string { return &m.Schedule }, binding.Optional, "When the window begins, as "+
 		"the `expression` of a trigger, such as `0 22 * * *`. Default: the window comes once, by `from` and `to`.", binding.Hides("")),
@@ -119,7 +119,7 @@ var muteRows = binding.Of(binding.Fresh[alert.MuteWindow],
 		"by `schedule`.", binding.Hides("")),
 )
 
-var destinationRows = binding.Of(binding.Fresh[target.AlertDestination], // one of them must be there
+var destinationRows = binding.Of(binding.Fresh[target.AlertDestination], // exactly one is required
 	binding.Block("webhook", binding.Nested(func(d *target.AlertDestination) **target.AlertWebhook { return &d.Webhook }, alertWebhookRows),
 		binding.Optional, "An HTTP request for each notification. Default: the destination is an `sns`.", binding.Decides("webhook", "sns")),
 	binding.Block("sns", binding.Nested(func(d *target.AlertDestination) **target.AlertTopic { return &d.SNS }, alertTopicRows),
@@ -139,7 +139,7 @@ var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
 	binding.Text("url", func(w *target.AlertWebhook) *string { return &w.URL }, binding.Required,
 		"Absolute URL, `http` or `https`. If the URL is a secret, "+
 			"as that of an incoming webhook of Slack is, give only its beginning here, such as `https://hooks.slack.com/`, and all of it in "+
-			"`secret_url`.", binding.Decides("url", "secret_url/value")), // they must have the same origin
+			"`secret_url`.", binding.Decides("url", "secret_url/value")), // both must have the same origin
 	binding.Within(func(w *target.AlertWebhook) *request { return requestOf(&w.Webhook) }, requestRows("HTTP method: `POST`, `PUT`, "+
 		"`PATCH` or `DELETE`.", "A template for the body, only with `template`. These actions insert values: "+
 		either(templateActions(target.AlertTemplateFields))+". Write texts as JSON, such as `{\"text\": {{json .Title}}}`: errors "+
@@ -158,20 +158,20 @@ var alertWebhookRows = binding.Of(binding.Fresh[target.AlertWebhook],
 	binding.Block("routing_key", binding.Nested(func(w *target.AlertWebhook) **target.Secret { return &w.RoutingKey }, binding.Secrets),
 		binding.Optional, "Integration key of a service of PagerDuty. `pagerduty` needs it. Default: none."),
 	binding.Rule(func(e *binding.Expander, at string, v binding.Values, _ any) {
-		if v.Map("headers").IsUnknown() { // they say whether the body is JSON
+		if v.Map("headers").IsUnknown() { // they decide whether the body is JSON
 			e.Incomplete = append(e.Incomplete, at+"/body")
 		}
 	}),
 )
 
-// alertSource is carillon_alert: an alert that somebody else declares, and what it knows now.
+// alertSource is carillon_alert: an alert of another configuration, with its current states.
 var alertSource = dataSource{
 	name: "alert", attributes: alertRows.DataAttributes, read: readNamed("alert", alertRows, (*client.Client).Alert, nil),
 	text: "An alert: which jobs it selects, how many conditions hold now, and whether an operator has muted it. A plan " +
 		"fails if it does not exist.",
 }
 
-// atDestination returns problems of a destination with their pointers in its alert.
+// atDestination prefixes the pointers of a destination's problems with that of the destination.
 func atDestination(err error) error {
 	var problems input.Problems
 	problems.AddError(target.DestinationAt, err)

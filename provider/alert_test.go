@@ -14,8 +14,8 @@ import (
 
 const alertDir = "testdata/alert/"
 
-// A story: everything that is wrong with alerts is told at once, at its lines.
-func TestWrongAlertsAreToldAtTheirLines(t *testing.T) {
+// A story: all problems of alerts are reported at once, at their lines.
+func TestWrongAlertsAreReportedAtTheirLines(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
@@ -23,8 +23,8 @@ func TestWrongAlertsAreToldAtTheirLines(t *testing.T) {
 	golden(t, alertDir+"wrong.txt", d.mustFail(t, []string{"validate"}))
 }
 
-// A story: alerts are created in one apply, read back as they are, and imported. A mute of an operator is no drift, and what
-// else changes outside of Terraform is.
+// A story: one apply creates alerts, which are read back unchanged and imported. An operator's mute
+// is no drift, but other changes outside of Terraform are.
 func TestAlertStory(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestAlertStory(t *testing.T) {
 	d.must(t, "state", "rm", "carillon_alert.default", "carillon_alert.on_call")
 	d.must(t, "import", "carillon_alert.default", "billing/default")
 	d.must(t, "import", "carillon_alert.on_call", "billing/on-call")
-	d.must(t, "apply", "-auto-approve") // value_version of the imported one is not known
+	d.must(t, "apply", "-auto-approve") // an import does not know value_version
 	mustChangeNothing(t, d)
 
 	if _, err := f.outside.MuteAlert(t.Context(), "billing", "default", alert.Mute{Reason: "a night off"}); err != nil {
@@ -81,8 +81,8 @@ func TestGeneratedConfigurationOfAlerts(t *testing.T) {
 	}
 }
 
-// What only the state or the app tells about an alert is told at plan.
-func TestAlertsAreJudgedAtPlan(t *testing.T) {
+// Problems that only the state or the app reveals are reported at plan.
+func TestProblemsOfAlertsAreReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -97,7 +97,7 @@ func TestAlertsAreJudgedAtPlan(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "The app may not call this host or port", `destination.webhook.url: host "alerts.example.com"`)
 }
 
-// Unknown values are judged when they are known.
+// Unknown values are checked as soon as they are known.
 func TestUnknownValuesOfAlerts(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

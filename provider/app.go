@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/provider/plan"
 )
 
-// appKind is what messages call an app.
+// appKind is the name of apps in messages.
 const appKind = "app"
 
 // apps is carillon_app.
@@ -119,7 +119,7 @@ var pauseRows = binding.Of(binding.Fresh[dispatcher.AppPause],
 		"null if somebody has to end it."),
 )
 
-// warnOfBreaks warns of what a change of bounds breaks.
+// warnOfBreaks warns of the jobs and alerts that a change of bounds breaks.
 func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 	if app.Breaks.None() {
 		return
@@ -202,7 +202,7 @@ var boundsRows = binding.Of(func() *target.Bounds { return &target.Bounds{Weight
 		binding.AlwaysThere),
 )
 
-// countRow is a number of which zero is not a value: the API takes it for the default.
+// countRow is a number where zero is invalid, because the API takes it for the default.
 func countRow[P any, N ~int | ~int64](name string, field func(P) *N, of binding.Presence, text string,
 	options ...binding.Option) *binding.Row {
 	return binding.Whole(name, field, of, text, append(options,
@@ -272,8 +272,8 @@ var signatureRows = binding.Of(binding.Fresh[target.SignatureBound],
 		"requests, or `*.example.com` for all names below."),
 )
 
-// shownApp returns an app with the bounds that prior has: none if it has none, and without the secrets where it leaves out the
-// default ones. A plan cannot add what the configuration leaves out.
+// shownApp returns an app with the bounds that prior has: none if prior has none, and without
+// default secrets that prior omits. A plan cannot add what the configuration leaves out.
 func shownApp(app access.App, prior binding.Values) access.App {
 	written := prior.Object("bounds")
 	if written.IsNull() || written.IsUnknown() {

@@ -33,7 +33,7 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 	`
 	f.run(t,
 		resource.TestStep{
-			Config: config("") + read, // no bounds: the data source shows the defaults
+			Config: config("") + read, // without bounds, the data source shows the defaults
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckNoResourceAttr(name, "bounds.weight"),
 				resource.TestCheckResourceAttr(data, "bounds.weight", "1"),
@@ -96,7 +96,7 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			ResourceName: name, ImportState: true, ImportStateId: "crm",
 			ImportStateVerify: true, ImportStateVerifyIdentifierAttribute: "name", ImportStateVerifyIgnore: []string{"bounds"},
 		},
-		resource.TestStep{ // an operator changes them elsewhere
+		resource.TestStep{ // an operator changes the bounds elsewhere
 			PreConfig: do(t, func(ctx context.Context) error {
 				heavier := access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true, Bounds: &target.Bounds{Weight: 9}}}
 				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
@@ -119,13 +119,13 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			Config:      config(`bounds { secrets = ["consul:x"] }`),
 			ExpectError: words(`bounds.secrets[0]: "consul:x" is not env:SECRET_NAME, file:PATH,`),
 		},
-		resource.TestStep{Config: config("")}, // without bounds they stay
+		resource.TestStep{Config: config("")}, // without a bounds block they stay
 		resource.TestStep{Config: config("") + read, Check: resource.TestCheckResourceAttr(data, "bounds.weight", "3")},
 	)
 }
 
-// A module passes [] for "none": it closes, and the second plan is empty.
-func TestEmptyListsOfBoundsAreNone(t *testing.T) {
+// A module passes [] for an empty list. It closes the app, and the second plan is empty.
+func TestEmptyListsOfBoundsStayEmpty(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// withDefaults returns an app with these attributes, and a job that leaves out all that an app can give.
+// withDefaults returns an app with these attributes, and a job without any attribute that an app can provide.
 func withDefaults(attributes string) string {
 	return "resource \"carillon_app\" \"a\" {\n name = \"crm\"\n" + attributes + "}\n" + `
 resource "carillon_job" "j" {
@@ -47,8 +47,8 @@ const someDefaults = `
   }
 `
 
-// A job gets what its app gives: in the plan, and in what the API stores. A second plan is empty, and another default
-// changes the jobs that leave it out.
+// A job gets its app's defaults, in the plan and in the API. A second plan is empty, and a changed
+// default changes the jobs that leave the attribute out.
 func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -83,14 +83,14 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 					maps.Equal(j.Target.Webhook.Headers, map[string]string{"X-Team": "sales", "X-Own": "o"})
 			}),
 		},
-		resource.TestStep{ // import gives what the configuration says
+		resource.TestStep{ // an import returns the configured values
 			Config: f.config(withDefaults(someDefaults)),
 		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
 			ImportStateVerifyIgnore: []string{"target.webhook.headers"}, // X-Team is shown until the app is planned
 		},
-		resource.TestStep{ // somebody changes outside of Terraform what the app gives
+		resource.TestStep{ // the app's default is changed outside of Terraform
 			PreConfig: do(t, func(ctx context.Context) error {
 				return f.change(ctx, func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.ConcurrencyPolicy = 7, run.ConcurrencyQueue })
 			}),
@@ -102,7 +102,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 	)
 }
 
-// Requests to endpoint groups get the headers of the app as webhooks do.
+// Requests to endpoint groups get the headers of the app, like webhooks.
 func TestRequestsToGroupsGetTheHeadersOfTheirApp(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -145,7 +145,7 @@ resource "carillon_job" "j" {
 	}
 }
 
-// The app of another configuration is read once.
+// An app of another configuration is read once.
 func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -166,8 +166,8 @@ func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// Without a default, a trigger must name its zone, and the plan says so; not for intervals of elapsed time, and not while
-// the default is not known.
+// Without a default, a trigger must name its time zone, and the plan says so. Intervals of elapsed
+// time need none, and an unknown default is not reported.
 func TestTimezoneIsRequiredAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A story: Terraform names the line and the nearest name, and it never asks the provider.
+// A story: Terraform names the line and the nearest name, without a request to the provider.
 func TestStoryMisspeltNamesAreRefusedByValidate(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
@@ -30,8 +30,8 @@ func TestStoryMisspeltNamesAreRefusedByValidate(t *testing.T) {
 	})
 }
 
-// What a user may write inside a resource has to be in blocks: in an object, Terraform drops a misspelt
-// name. A plan cannot add a block that the configuration leaves out, so none may be computed or have a default.
+// Arguments inside a resource must be blocks: in an object, Terraform drops a misspelt name. A plan cannot
+// add a block that the configuration leaves out, so no block may be computed or have a default.
 func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
 	t.Parallel()
 	own := providerserver.NewProtocol6(provider.New("test")())()
@@ -79,7 +79,7 @@ func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
 	}
 }
 
-// A module that gets schedules as a map writes them as dynamic blocks, also if the map is known only at apply.
+// A module with a map of schedules writes them as dynamic blocks, even if the map is known only at apply.
 func TestTriggersComeFromAMap(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -103,12 +103,12 @@ func TestTriggersComeFromAMap(t *testing.T) {
 		t.Fatalf("job = %+v, %v", stored, err)
 	}
 
-	// One trigger fewer: the plan shows the block that goes, by its label.
+	// With one trigger fewer, the plan shows the removed block with its label.
 	d.rewrite(t, f.config(dynamic(`{ a = { expression = "@daily" } }`)))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), `- trigger "b" {`, "1 changed")
 	mustChangeNothing(t, d)
 
-	// What the triggers hold may be known only at apply. Their names may not: that is a rule of Terraform for labels.
+	// The contents of the triggers may be known only at apply, but not their names: Terraform requires known labels.
 	later := laterOf("later", `{ c = { expression = "@hourly" } }`)
 	d.rewrite(t, f.config(later+dynamic("{ c = terraform_data.later.output.c }")))
 	d.must(t, "apply", "-auto-approve")
@@ -130,7 +130,7 @@ func mustChangeNothing(t *testing.T, d directory) {
 	}
 }
 
-// Blocks and arguments that are left out again go back to their defaults, and the state holds none of them.
+// Blocks and arguments that are removed return to their defaults, and the state contains none of them.
 func TestBlocksThatAreLeftOutHaveTheirDefaults(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -148,14 +148,14 @@ func TestBlocksThatAreLeftOutHaveTheirDefaults(t *testing.T) {
 	if err != nil || stored.Retry.MaxAttempts == 7 || len(stored.Triggers) != 0 {
 		t.Fatalf("job = %+v, %v", stored, err)
 	}
-	// Somebody changes the policy outside of Terraform.
+	// The policy is changed outside of Terraform.
 	if err := f.change(t.Context(), func(job *dispatcher.Job) { job.Retry.MaxAttempts = 9 }); err != nil {
 		t.Fatal(err)
 	}
 	mustSay(t, d.must(t, "plan"), "- max_attempts", "- retry {", "0 to add, 1 to change")
 }
 
-// everything is a configuration with each kind of block that can be imported.
+// everything is a configuration with each kind of importable block.
 const everything = "testdata/state/everything.tf"
 
 func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
@@ -184,18 +184,18 @@ func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
 		mustSay(t, d.must(t, "apply", "-auto-approve"), "5 imported, 0 added, 0 changed, 0 destroyed")
 		mustChangeNothing(t, d)
 
-		// A change keeps the stored secret, which the configuration does not hold. Another job would have none.
+		// A change keeps the stored secret, which the configuration does not contain. A new job would have no secret.
 		now := contents(t, generated)
 		write(t, generated, strings.Replace(now, "enabled                 = false", "enabled = true", 1))
 		mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 1 changed, 0 destroyed")
-		d.rewrite(t, "") // OpenTofu insists on the resources that were to be imported
+		d.rewrite(t, "") // OpenTofu requires the resources of import blocks
 		write(t, generated, strings.Replace(now, `"secret"`, `"other"`, -1))
 		d.mustFail(t, []string{"plan"}, "(required)", "target.webhook.auth.bearer.token: secret is missing")
 	})
 }
 
-// inOrder sorts the resources of generated configuration, which Terraform writes in any order. OpenTofu writes an empty
-// text where Terraform writes null, and calls a secret write-only.
+// inOrder sorts the resources of generated configuration, because Terraform's order varies. It also converts
+// OpenTofu's output: OpenTofu writes an empty text in place of null, and calls a secret write-only.
 func inOrder(generated string) string {
 	generated = strings.NewReplacer(`= ""`, "= null", "# sensitive write-only", "# sensitive").Replace(generated)
 	head, rest, _ := strings.Cut(generated, "\n\n")
@@ -207,7 +207,7 @@ func inOrder(generated string) string {
 	return head + "\n\n" + strings.TrimSpace(strings.Join(parts, "\n\n"))
 }
 
-// Each released schema has a state here, as its provider wrote it. A newer provider reads it and changes nothing.
+// This directory has a state of each released schema, as its provider wrote it. A newer provider reads it unchanged.
 func TestStatesOfAllReleasesAreRead(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -218,7 +218,7 @@ func TestStatesOfAllReleasesAreRead(t *testing.T) {
 	f := newFixture(t)
 	first := f.directory(t, contents(t, everything), providerBlock(""))
 	first.must(t, "apply", "-auto-approve")
-	if *update { // the last one is that of the coming release
+	if *update { // only the last one, of the coming release
 		write(t, states[len(states)-1], contents(t, filepath.Join(first.path, "terraform.tfstate")))
 	}
 	for _, state := range states {

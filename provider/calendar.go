@@ -25,7 +25,7 @@ func calendars(c *connection) kind {
 		conn: c, check: dispatcher.Calendar.Validate,
 		api: requests[dispatcher.Calendar]{
 			put: putCalendar, get: (*client.Client).Calendar,
-			// Terraform destroys it before it updates the jobs that used it.
+			// Terraform destroys the calendar before it updates the jobs that used it.
 			remove: func(c *client.Client, ctx context.Context, app, name string, cond client.Condition) error {
 				_, err := c.DeleteCalendarWhenUnused(ctx, app, name, cond)
 				return err
@@ -33,12 +33,12 @@ func calendars(c *connection) kind {
 			revision: func(c dispatcher.Calendar) int64 { return c.Revision },
 		},
 		planning: (*plan.Plan).OfCalendar,
-		// It was deleted outside of Terraform on condition that nothing uses it.
+		// Its deletion outside of Terraform waits for the end of its last use.
 		gone: func(c dispatcher.Calendar) bool { return c.RemovalRequestedAt != nil },
 	}
 }
 
-// utc is the zone of a calendar that names none.
+// utc is the default time zone of a calendar.
 const utc = "UTC"
 
 var calendarRows = binding.Of(
@@ -80,12 +80,12 @@ var ruleRows = binding.Of(binding.Fresh[schedule.CalendarRule],
 			"most 64 KiB. Default: none."),
 	binding.Rule(func(e *binding.Expander, at string, _ binding.Values, _ any) {
 		if !e.AllKnown(at) {
-			e.Incomplete = append(e.Incomplete, at) // an unknown attribute may turn out to be null
+			e.Incomplete = append(e.Incomplete, at) // an unknown attribute may still become null
 		}
 	}),
 )
 
-// putCalendar writes a calendar. One that waits for the end of its last use, as after -replace, stays instead of a new one.
+// putCalendar writes a calendar. One that waits for the end of its last use, as after -replace, is kept and updated.
 func putCalendar(
 	//nolint:revive // the order of (*client.Client).PutCalendar
 	c *client.Client, ctx context.Context, calendar dispatcher.Calendar, cond client.Condition,
@@ -101,7 +101,7 @@ func putCalendar(
 	return c.PutCalendar(ctx, calendar, client.Condition{Revision: stored.Revision})
 }
 
-// calendarSource is carillon_calendar: a calendar that somebody else declares.
+// calendarSource is carillon_calendar: a calendar of another configuration.
 var calendarSource = dataSource{
 	name: "calendar", attributes: calendarRows.DataAttributes,
 	read: readNamed("calendar", calendarRows, (*client.Client).Calendar, nil),

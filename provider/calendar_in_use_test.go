@@ -43,7 +43,7 @@ func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	)
 }
 
-// Something else names the calendar that Terraform destroys: it stays until then, and can be declared again.
+// Another object names the calendar that Terraform destroys. It stays until then, and can be declared again.
 func TestDestroyedCalendarStaysUntilItsLastUse(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestDestroyedCalendarStaysUntilItsLastUse(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// named returns a job whose trigger names the calendar, and the calendar under that name.
+// named returns a job with a trigger that names the calendar, and the calendar with that name.
 func named(calendar, lifecycle string) string {
 	return job(careful) + fmt.Sprintf(
 		"resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
@@ -88,7 +88,7 @@ func named(calendar, lifecycle string) string {
 
 const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
 
-// A calendar gets another name, and the job that uses it follows, in one apply and in either order.
+// A calendar is renamed together with the job that uses it, in one apply and in either order.
 func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	}
 }
 
-// A story: a calendar goes together with its last use, in one apply. Terraform destroys it before it updates the job.
+// A story: one apply destroys a calendar and its last use. Terraform destroys it before it updates the job.
 func TestCalendarGoesWithItsLastUseInOneApply(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -126,8 +126,8 @@ func TestCalendarGoesWithItsLastUseInOneApply(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// The plan tells of a calendar that does not exist, and of none that the same apply creates.
-func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
+// The plan reports a missing calendar, but not one that the same apply creates.
+func TestMissingCalendarsAreReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -172,7 +172,7 @@ func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 	)
 }
 
-// Someone removes the calendar from the trigger outside of Terraform; the next apply restores it.
+// The calendar of the trigger is removed outside of Terraform; the next apply restores it.
 func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

@@ -21,7 +21,7 @@ func calendar(attributes string) string {
 	return fmt.Sprintf("resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = \"holidays\"\n%s\n}\n", attributes)
 }
 
-// careful is the rest of a job whose trigger names the calendar.
+// careful is the rest of a job with a trigger that names the calendar.
 const careful = hook + "trigger \"t\" {\n  expression = \"0 0 2 * * ?\"\n  calendar   = carillon_calendar.c.name\n}\n"
 
 func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
@@ -127,7 +127,7 @@ func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
 		)},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			ImportStateVerifyIgnore: []string{"trigger.hashed.jitter"}, // 1m30s, which is the same
+			ImportStateVerifyIgnore: []string{"trigger.hashed.jitter"}, // 1m30s is equivalent
 		},
 	)
 }

@@ -117,7 +117,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 			dates = []
 		}`)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
-	// Another client leaves out the default time zone.
+	// Another client omits the default time zone.
 	stored, err := f.outside.Calendar(t.Context(), "crm", "holidays")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	d.mustFail(t, []string{"import", "carillon_calendar.c", "crm/absent"}, "Cannot import non-existent remote object")
 }
 
-// laterOf returns a resource whose output is known only after apply.
+// laterOf returns a resource with an output that is known only after apply.
 func laterOf(name, value string) string {
 	return fmt.Sprintf("resource \"terraform_data\" %q {\n input = %s\n}\n", name, value)
 }
@@ -197,14 +197,14 @@ func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 		},
 		resource.TestStep{
 			Config: f.config(app + laterOf("n", `"22:00"`) + calendar(rule(`dates = ["12-25"]; from = terraform_data.n.output`))),
-			// Only apply can tell: the unknown value might have been null.
+			// Only apply can report it: the unknown value might have been null.
 			ExpectError: words("rule[0]:"),
 		},
 		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
 }
 
-// H hashes the names of app and job, so an expression with H cannot be checked before both are
+// H hashes the names of app and job, so an expression with H can be checked only when both are
 // known.
 func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 	need.Step(t, "provider")
@@ -259,7 +259,7 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 			})),
 			ExpectError: words(`trigger["t"].expression:`),
 		},
-		// A disabled job may have an instant in the past.
+		// A disabled job may have a past time.
 		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`trigger "t" { expression = "at(2001-01-01T00:00:00Z)" }`)},
 		resource.TestStep{Config: f.config(app)},
 	)

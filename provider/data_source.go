@@ -23,18 +23,18 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// dataSource is a data source, as Terraform's framework calls it.
+// dataSource implements a data source of Terraform's framework.
 type dataSource struct {
-	name       string // its type follows from it
+	name       string // determines its type
 	text       string
 	attributes func() map[string]schema.Attribute
 	read       reading
-	// validate checks the known values of a configuration; nil if the schema does.
+	// validate checks the known values of a configuration; nil if the schema is enough.
 	validate func(*diag.Diagnostics, binding.Values)
 	conn     *connection
 }
 
-// reading returns what the API has for the configuration of a data source. What it returns with an error is not used.
+// reading returns the API's values for the configuration of a data source. Its result is ignored after an error.
 type reading func(context.Context, *connection, *diag.Diagnostics, binding.Values) binding.Values
 
 var (
@@ -78,7 +78,7 @@ func setState(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, 
 	}
 }
 
-// readNamed returns the reading of the definition of an app that a configuration names. more may add to its attributes.
+// readNamed returns the reading of a named definition of an app. more may add attributes.
 func readNamed[T any](
 	kind string, rows *binding.Rows, get func(*client.Client, context.Context, string, string) (T, error),
 	more func(context.Context, *connection, *diag.Diagnostics, T, binding.Values),
@@ -101,7 +101,7 @@ func readNamed[T any](
 	}
 }
 
-// validNames reports whether attributes can be names. If not, it adds errors that say why.
+// validNames reports whether attributes are valid names, and adds an error for each that is not.
 func validNames(diags *diag.Diagnostics, config binding.Values, attributes ...string) bool {
 	var problems input.Problems
 	for _, attribute := range attributes {
@@ -158,7 +158,7 @@ func readNodes(ctx context.Context, c *connection, diags *diag.Diagnostics, m bi
 	return nodesRows.Shown(diags, &list)
 }
 
-// scheduleSource is carillon_schedule: when a schedule would fire if it were declared now.
+// scheduleSource is carillon_schedule: the fires of a schedule that is declared now.
 var scheduleSource = dataSource{
 	name: "schedule", attributes: scheduleAttributes, read: readSchedule,
 	text: "When a schedule would fire if it were declared now, with the exclusions of a calendar. A node works it out, " +

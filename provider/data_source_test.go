@@ -133,8 +133,8 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 	)
 }
 
-// What a resource gains, its data source gains, too, or this test says where else it is.
-func TestDataSourceOfAJobHasAllThatItsResourceHas(t *testing.T) {
+// A new attribute of the resource must be in its data source, too, or be listed here.
+func TestDataSourceOfAJobHasAllAttributesOfItsResource(t *testing.T) {
 	t.Parallel()
 	elsewhere := map[string]string{
 		"id": "app and name", "labels_all": "labels are all labels", "trigger": "triggers", "next_fire_times": "next_fire_time of each trigger",
@@ -145,7 +145,7 @@ func TestDataSourceOfAJobHasAllThatItsResourceHas(t *testing.T) {
 	walk(argumentsOf(all["data-sources/job"].Block), "", func(path string, a argument) { read[strings.TrimPrefix(path, ".")] = a })
 	walk(argumentsOf(all["resources/job"].Block), "", func(path string, _ argument) {
 		path = strings.TrimPrefix(path, ".")
-		_, beyond, _ := strings.Cut(path, "target.") // which is shown in short
+		_, beyond, _ := strings.Cut(path, "target.") // shown in short
 		place := strings.Replace(path, "trigger.", "triggers.", 1)
 		if _, is := read[place]; is == (elsewhere[path] != "") && beyond == "" && !strings.HasPrefix(path, "objective.") {
 			t.Errorf("%s: in data source: %v, elsewhere: %q; want one of them", path, is, elsewhere[path])

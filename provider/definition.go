@@ -18,30 +18,30 @@ import (
 	"github.com/carillon-dev/carillon/provider/plan"
 )
 
-// definition is a kind of thing that a configuration defines, such as alerts, as one row: what tells the kind from others. T is
-// its type in the domain. Functions that a kind does not need are nil. The methods are those of kind, which do the
-// same for every row.
+// definition is a kind of object that a configuration defines, such as alerts, as one row with the
+// differences between kinds. T is its type in the domain. Unneeded functions are nil. The methods
+// implement kind in the same way for every row.
 type definition[T any] struct {
 	heading
 	conn    *connection
-	check   func(T) error // by the rules of the domain
+	check   func(T) error // with the rules of the domain
 	api     requests[T]
 	secrets secretsOf[T]
-	// shown returns what the values of Terraform show of what the API has; prior are those that they replace.
+	// shown returns the part of a stored definition that Terraform shows; prior are the values that they replace.
 	shown func(stored T, prior binding.Values) T
-	// bounds returns problems with what the bounds of the app forbid.
+	// bounds returns the problems of a definition that exceeds the bounds of its app.
 	bounds func(*target.Bounds, T) error
-	// planning is what else a plan checks and remembers.
+	// planning makes further checks at plan, and records the planned definition.
 	planning func(*plan.Plan, context.Context, *diag.Diagnostics, plan.Definition[T])
-	// onRead and onWrite warn of what was read or written, or remember it.
+	// onRead and onWrite warn about a definition that was read or written, or record it.
 	onRead, onWrite func(*connection, *diag.Diagnostics, T)
-	// gone reports whether something that can be read counts as deleted.
+	// gone reports whether a readable definition counts as deleted.
 	gone func(T) bool
-	// inUse is the code with which the API refuses to delete what others refer to, and what to do then.
+	// inUse is the code with which the API refuses to delete a definition in use, and advice for that case.
 	inUse input.Problem
 }
 
-// requests are those of a kind of definition.
+// requests are the API requests of a kind.
 type requests[T any] struct {
 	put      func(*client.Client, context.Context, T, client.Condition) (T, error)
 	get      func(c *client.Client, ctx context.Context, app, name string) (T, error)
@@ -49,22 +49,22 @@ type requests[T any] struct {
 	revision func(T) int64
 }
 
-// secretsOf is how to get at the secrets of a kind of definition.
+// secretsOf has the functions for the secrets of a kind.
 type secretsOf[T any] struct {
-	// checkKept returns a problem for each secret that keeps its stored value although it would now be sent elsewhere.
+	// checkKept returns a problem for each secret that keeps its stored value although it would be sent elsewhere.
 	checkKept func(written, old T) error
-	// destination reports whether it is known where the secret at a pointer is sent.
+	// destination reports whether the destination of the secret at a pointer is known.
 	destination func(e *binding.Expander, pointer string) bool
 }
 
-// identity is what requests and messages call a definition by, and the revision that the state has.
+// identity is a definition's name in requests and messages, and its revision in the state.
 type identity struct {
 	app, name string
 	importID  string
 	revision  int64
 }
 
-// identityOf returns what requests and messages call a definition by. An app is in no other.
+// identityOf returns the identity of a definition. An app has no other app.
 func identityOf(v binding.Values) identity {
 	app, name := v.Text("app"), v.Text("name")
 	id := identity{app: app.ValueString(), name: name.ValueString(), revision: v.Revision().ValueInt64()}
@@ -74,14 +74,14 @@ func identityOf(v binding.Values) identity {
 	return id
 }
 
-// expand returns what values of Terraform declare.
+// expand returns the definition in Terraform values.
 func (d *definition[T]) expand(e *binding.Expander, v binding.Values) T {
 	one := d.rows.Fresh().(*T)
 	d.rows.Expand(e, "", v, one)
 	return *one
 }
 
-// flatten returns the values of what the API has. prior is the plan or state that they replace.
+// flatten returns the values of a stored definition. prior is the plan or state that they replace.
 func (d *definition[T]) flatten(diags *diag.Diagnostics, stored T, prior binding.Values) binding.Values {
 	if d.shown != nil {
 		stored = d.shown(stored, prior)
@@ -92,19 +92,19 @@ func (d *definition[T]) flatten(diags *diag.Diagnostics, stored T, prior binding
 func (d *definition[T]) validate(_ context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
 	declared := d.expand(&e, config)
-	if d.secrets.checkKept != nil { // a plan knows whether there is a stored value
+	if d.secrets.checkKept != nil { // the plan knows whether a stored value exists
 		declared = target.WithSecrets(declared, withOmitted(target.Secrets(declared)))
 	}
 	var problems input.Problems
 	if d.kind != appKind {
-		input.CheckName(&problems, "/app", identityOf(config).app) // check leaves it out: the API has it in the URL
+		input.CheckName(&problems, "/app", identityOf(config).app) // check omits it: the API has it in the URL
 	}
 	problems.AddError("", d.check(declared))
 	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-// planned refuses what only the state or the app tells: a secret without a value, a stored secret that would go elsewhere, and
-// what is outside the bounds of the app. It marks the revision as unknown only if something changes.
+// planned refuses problems that need the state or the app: a secret without a value, a stored secret that would
+// be sent elsewhere, and a violation of bounds. It marks the revision as unknown only if something changes.
 func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
 	if d.conn == nil {
 		return change.plan
@@ -118,7 +118,7 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	reportProblems(diags, d.missingSecrets(&e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)
 	shown := change.plan.With("revision", change.state["revision"])
-	changes := change.isNew || !shown.Equal(change.state) // another way to write the same is none
+	changes := change.isNew || !shown.Equal(change.state) // another spelling is no change
 	if changes {
 		shown["revision"] = types.Int64Unknown()
 	}
@@ -134,8 +134,8 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	return shown
 }
 
-// before returns the model that a change replaces by another revision: nil if it creates a definition, also in place of one
-// with another name.
+// before returns the model that a change updates. It returns nil if the change creates a
+// definition, also as a replacement of one with another name.
 func (d *definition[T]) before(change change) *binding.Values {
 	if change.isNew || identityOf(change.config).importID != identityOf(change.state).importID {
 		return nil
@@ -143,7 +143,7 @@ func (d *definition[T]) before(change change) *binding.Values {
 	return &change.state
 }
 
-// checkBounds refuses a definition that is outside the bounds of its app, as far as both are known.
+// checkBounds refuses a definition outside the bounds of its app, as far as both are known.
 func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, config binding.Values, declared T) {
 	if d.bounds == nil {
 		return
@@ -182,7 +182,7 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 	if !change.isNew {
 		condition = client.Condition{Revision: identityOf(change.state).revision}
 	}
-	// Problems that could not be found at plan because values were unknown are reported before any request is made.
+	// Values that were unknown at plan may have problems, which are reported before any request.
 	declared, problems := d.toWrite(change.plan, change.config, before)
 	if reportProblems(diags, problems); diags.HasError() {
 		return model, false
@@ -199,8 +199,8 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 	return model, !diags.HasError()
 }
 
-// toWrite returns what a plan declares, with the secrets that must be sent, and what is wrong with it. before is nil for a
-// new definition.
+// toWrite returns the planned definition with the secrets to send, and its problems. before is nil
+// for a new definition.
 func (d *definition[T]) toWrite(plan, config binding.Values, before *binding.Values) (T, input.Problems) {
 	var e binding.Expander
 	declared := d.expand(&e, plan)
@@ -210,7 +210,7 @@ func (d *definition[T]) toWrite(plan, config binding.Values, before *binding.Val
 	return declared, e.ProblemsWith(d.check(declared))
 }
 
-// reportWrite says why a definition was neither created nor updated.
+// reportWrite reports why a definition was not created or updated.
 func (d *definition[T]) reportWrite(ctx context.Context, diags *diag.Diagnostics, change change, err error) {
 	switch id := identityOf(change.state); {
 	case change.isNew:
@@ -222,8 +222,8 @@ func (d *definition[T]) reportWrite(ctx context.Context, diags *diag.Diagnostics
 	}
 }
 
-// reportConflict adds the error of an update or delete that was refused because the definition changed after the plan was made.
-// It reads the definition again, so that the error can name both revisions.
+// reportConflict reports an update or delete that was refused because the definition changed after
+// the plan. It reads the definition again, so that the error can name both revisions.
 func (d *definition[T]) reportConflict(ctx context.Context, diags *diag.Diagnostics, planned identity, refused error) {
 	const again = "Nothing was written. Run terraform plan again to see what changed."
 	current, err := d.api.get(d.conn.Client, ctx, planned.app, planned.name)
@@ -248,7 +248,7 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 	id := identityOf(state)
 	err := d.api.remove(d.conn.Client, ctx, id.app, id.name, client.Condition{Revision: id.revision})
 	switch {
-	case err == nil || client.IsNotFound(err): // if it is already deleted, nothing is left to do
+	case err == nil || client.IsNotFound(err): // already deleted, so nothing is left to do
 	case isConflict(err):
 		d.reportConflict(ctx, diags, id, err)
 	case d.inUse.Code != "" && client.HasCode(err, d.inUse.Code):
@@ -259,9 +259,9 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 	}
 }
 
-// secretsToWrite returns the secrets of a planned definition, by their pointers in it. A reference is written as it is. A value
-// is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one, which
-// Terraform does not know. e must have expanded declared, and before is nil for a new definition.
+// secretsToWrite returns the secrets of a planned definition, by pointer. A reference is written as it is. A value
+// is sent only if the secret is new or its value_version changed; otherwise the API is told to keep the stored one,
+// which Terraform does not know. e must have expanded declared, and before is nil for a new definition.
 func (d *definition[T]) secretsToWrite(e *binding.Expander, declared T, config binding.Values,
 	before *binding.Values) map[string]target.Secret {
 	var eBefore binding.Expander
@@ -284,8 +284,8 @@ func (d *definition[T]) secretsToWrite(e *binding.Expander, declared T, config b
 	return planned
 }
 
-// missingSecrets returns a problem for each secret with neither reference nor value, unless the definition in the state has a
-// stored value that stays. e must have expanded declared.
+// missingSecrets returns a problem for each secret with neither reference nor value, unless the
+// definition in the state has a stored value to keep. e must have expanded declared.
 func (d *definition[T]) missingSecrets(e *binding.Expander, declared T, config binding.Values,
 	before *binding.Values) input.Problems {
 	if d.secrets.checkKept == nil || !slices.Contains(slices.Collect(maps.Values(target.Secrets(declared))), target.Secret{}) {
@@ -302,8 +302,8 @@ func (d *definition[T]) missingSecrets(e *binding.Expander, declared T, config b
 	return missing
 }
 
-// keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another server,
-// network or port. Each points to the value_version, which must change so that the value is sent again.
+// keptSecrets returns a problem for each secret that would keep its stored value although it is now sent to another
+// server, network or port. Each points to the value_version, which must change so that the value is sent again.
 func (d *definition[T]) keptSecrets(plan, config, state binding.Values) input.Problems {
 	if d.secrets.checkKept == nil {
 		return nil
@@ -326,8 +326,8 @@ func (d *definition[T]) keptSecrets(plan, config, state binding.Values) input.Pr
 	return problems
 }
 
-// withOmitted returns secrets as if each with neither reference nor value had a stored value. So does the configuration that
-// Terraform generates for what was imported: it cannot know the value.
+// withOmitted returns secrets as if each with neither reference nor value had a stored value.
+// Terraform generates such configuration for imported secrets, because it cannot know the values.
 func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
 	for pointer, secret := range secrets {
 		if secret == (target.Secret{}) {
@@ -337,19 +337,19 @@ func withOmitted(secrets map[string]target.Secret) map[string]target.Secret {
 	return secrets
 }
 
-// webhookKnown reports whether it is known where the webhook sends that has a secret at a pointer.
+// webhookKnown reports whether the destination of the webhook with a secret at a pointer is known.
 func webhookKnown(e *binding.Expander, pointer string) bool {
 	at, _, _ := strings.Cut(pointer, "/webhook/")
 	return e.AllKnown(at+"/webhook/url") && e.AllKnown(at+"/webhook/auth/oauth2/token_url")
 }
 
-// named is what definitions that belong to an app have in common.
+// named has the common fields of definitions that belong to an app.
 type named struct {
 	app, name, description *string
 	revision               *int64
 }
 
-// definitionRows are the rows of a kind of definition that all have.
+// definitionRows are the rows that all kinds of definitions share.
 func definitionRows[P any](kind string, of func(P) *named) binding.RowPart {
 	const id = "The import id, `app/%s`."
 	return binding.Within(of,
@@ -378,13 +378,13 @@ func descriptionRow[P any](field func(P) *string) *binding.Row {
 		binding.Data("Free text."))
 }
 
-// revisionRow takes the changes that are easily overlooked, if any.
+// revisionRow is the row of the revision. including names changes that are easily overlooked, if any.
 func revisionRow[P any](kind, including string, field func(P) *int64) *binding.Row {
 	return binding.Counter("revision", field, "Number of the current version of the "+kind+". Every change adds one"+including+
 		". An update planned for another revision is refused.", binding.Data("Number of the current version of the "+kind+"."))
 }
 
-// replaces is for attributes that no update can change.
+// replaces is for attributes that cannot be updated.
 func replaces() binding.Option { return binding.Modified(stringplanmodifier.RequiresReplace()) }
 
 // nameRule describes the rule of input.CheckName.

@@ -17,24 +17,24 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// kind is what the provider can do with one kind of definition. definition does it for all kinds but jobs,
-// which plan more and are planned by the thousand.
+// kind has the operations on one kind of definition. definition implements it for all kinds but
+// jobs, which need more plan checks and come by the thousand.
 type kind interface {
 	about() heading
-	// validate checks all known values of a configuration by the rules of the domain.
+	// validate checks all known values of a configuration with the rules of the domain.
 	validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values)
-	// planned returns the plan that Terraform shows. After an error it is the one of the change.
+	// planned returns the plan that Terraform shows. After an error it returns the plan of the change.
 	planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values
-	// read returns a definition as the API has it. It is not found if it was deleted outside of Terraform.
+	// read returns a definition as the API has it. found is false if it was deleted outside of Terraform.
 	read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool)
-	// written creates or updates a definition as planned, and returns what the API made of it if there is something to store.
+	// written creates or updates a definition as planned. It returns the API's result if there is one to store.
 	written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool)
 	deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values)
 }
 
-// heading is what a resource says of itself.
+// heading has the descriptions of a resource.
 type heading struct {
-	kind        string // as messages call it; the type of the resource follows from it
+	kind        string // its name in messages, which determines the type of the resource
 	rows        *binding.Rows
 	importState func(context.Context, resource.ImportStateRequest, *resource.ImportStateResponse)
 	text        string
@@ -46,14 +46,14 @@ func (h heading) schema() schema.Schema {
 	return schema.Schema{MarkdownDescription: h.text, Attributes: h.rows.Attributes()}
 }
 
-// change is what a plan, or its apply, makes of a definition.
+// change is a planned or applied change of a definition.
 type change struct {
 	config, plan, state binding.Values
-	isNew               bool // there is no state
+	isNew               bool // the state has no such resource
 }
 
-// definitionResource is the resource of a kind of definition, as Terraform's framework calls it. Its methods read what the
-// framework has, and leave the rest to the kind.
+// definitionResource implements the resource of a kind for Terraform's framework. Its methods
+// convert the framework's values, and leave the rest to the kind.
 type definitionResource struct {
 	conn *connection
 	of   func(*connection) kind
@@ -89,8 +89,8 @@ func (r *definitionResource) ImportState(
 	r.of(nil).about().importState(ctx, req, resp)
 }
 
-// ValidateConfig warns of nothing, because Terraform validates each resource several times, and before it knows the values of
-// for_each.
+// ValidateConfig adds no warnings, because Terraform validates each resource several times, and
+// before it knows the values of for_each.
 func (r *definitionResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -117,7 +117,7 @@ func (r *definitionResource) ModifyPlan(ctx context.Context, req resource.Modify
 
 func (r *definitionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	change := change{isNew: true}
-	// Write-only values are in no plan.
+	// A plan contains no write-only values.
 	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config)) {
 		return
 	}
@@ -156,7 +156,7 @@ func (r *definitionResource) Delete(ctx context.Context, req resource.DeleteRequ
 	}
 }
 
-// got adds what is wrong with values that were read, and reports whether they can be used.
+// got adds the problems of reading values, and reports whether the values can be used.
 func got(diags *diag.Diagnostics, found ...diag.Diagnostics) bool {
 	for _, some := range found {
 		diags.Append(some...)
@@ -164,7 +164,7 @@ func got(diags *diag.Diagnostics, found ...diag.Diagnostics) bool {
 	return !diags.HasError()
 }
 
-// read reads the attributes of what the framework has.
+// read reads the attributes from a value of the framework.
 func read(ctx context.Context, from interface {
 	Get(ctx context.Context, target any) diag.Diagnostics
 }, v *binding.Values) diag.Diagnostics {
@@ -174,16 +174,16 @@ func read(ctx context.Context, from interface {
 	return diags
 }
 
-// objectOf returns attributes as the framework takes them.
+// objectOf returns attributes as an object of the framework.
 func objectOf(v binding.Values) types.Object {
 	kinds := map[string]attr.Type{}
 	for name, value := range v {
-		kinds[name] = value.Type(context.Background()) //nolint:forbidigo // no type looks at it
+		kinds[name] = value.Type(context.Background()) //nolint:forbidigo // types do not use it
 	}
 	return types.ObjectValueMust(kinds, v)
 }
 
-// importID returns the import id of a thing that belongs to an app.
+// importID returns the import id of an object that belongs to an app.
 func importID(app, name types.String) string { return app.ValueString() + "/" + name.ValueString() }
 
 // importNested returns a function that reads an import id of the form app/name into both attributes.

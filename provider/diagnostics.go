@@ -18,22 +18,22 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// paths are those of the attributes of resources.
+// paths are the paths of the resources' attributes.
 var paths = sync.OnceValue(func() binding.Paths { return binding.PathsOf(jobRows, alertRows, groupRows, appRows, calendarRows) })
 
-// reportProblems adds an error for each problem, at the attribute that it points to.
+// reportProblems adds an error for each problem, at its attribute.
 func reportProblems(diags *diag.Diagnostics, problems []input.Problem) {
 	paths().Report(diags, problems)
 }
 
-// isConflict reports whether an update or delete failed because the thing is no longer at the
-// revision that the plan was made from. A deleted thing is at none.
+// isConflict reports whether an update or delete failed because the object no longer has the
+// planned revision. A deleted object has none.
 func isConflict(err error) bool {
 	return errors.Is(err, dispatcher.ErrPrecondition) || client.IsNotFound(err)
 }
 
-// report adds the error of a request. doing names the action and its object, such as
-// `create job "billing/nightly"`, and continues "Could not" and "refused to".
+// report adds the error of a request. doing names the action and its object, such as `create job
+// "billing/nightly"`, and continues "Could not" and "refused to".
 func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	const whichEndpoint = "The endpoint is the provider's argument endpoint, or the environment variable CARILLON_ENDPOINT."
 	var response *client.Error
@@ -62,14 +62,14 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 		reportProblems(diags, response.Problems)
 	default:
 		explanation := response.Error()
-		if response.RequestID != "" { // by which the dispatcher's log knows the request
+		if response.RequestID != "" { // the dispatcher's log has it, too
 			explanation += "\n\nRequest id: " + response.RequestID
 		}
 		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), explanation)
 	}
 }
 
-// reportCreate adds the error of a create. importID is the id to import the thing by.
+// reportCreate adds the error of a create. importID is the id for an import of the existing object.
 func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string, err error) {
 	switch {
 	case errors.Is(err, dispatcher.ErrPrecondition):
@@ -87,8 +87,8 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 	}
 }
 
-// doneBy says who made the change that a request did not expect, and when, if the audit log knows. done is "changed" or
-// "deleted".
+// doneBy describes who made an unexpected change, and when, if the audit log has it. done is
+// "changed" or "deleted".
 func doneBy(done string, refused error) string {
 	var response *client.Error
 	if !errors.As(refused, &response) || response.ChangedBy == "" {

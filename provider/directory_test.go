@@ -12,15 +12,15 @@ import (
 )
 
 // directory is a Terraform working directory that uses the built provider. plugin-testing does not
-// show warnings and the texts of errors; these tests run the command to see them.
+// show warnings and the texts of errors, so these tests run the command.
 type directory struct {
 	path   string
 	client string // terraform or tofu
 	env    []string
 }
 
-// directory creates one with these configuration files. Its environment holds the endpoint and
-// token of the fixture.
+// directory creates a directory with these configuration files. Its environment has the fixture's
+// endpoint and token.
 func (f *fixture) directory(t *testing.T, files ...string) directory {
 	t.Helper()
 	binary, err := providerBinary()
@@ -49,7 +49,7 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 	return d
 }
 
-// rewrite replaces the first of the configuration files.
+// rewrite replaces the first configuration file.
 func (d directory) rewrite(t *testing.T, text string) {
 	t.Helper()
 	write(t, filepath.Join(d.path, "file0.tf"), text)
@@ -61,7 +61,7 @@ func (d directory) with(environment ...string) directory {
 	return d
 }
 
-// terraform runs one command and returns everything that it prints.
+// terraform runs one command and returns its whole output.
 func (d directory) terraform(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), d.client, append(arguments, "-no-color")...)
@@ -91,7 +91,7 @@ func (d directory) mustFail(t *testing.T, arguments []string, wants ...string) s
 	return output
 }
 
-// mustSay fails the test unless output contains all of wants, wherever Terraform breaks its lines.
+// mustSay fails the test unless output contains all of wants, whatever the line breaks.
 func mustSay(t *testing.T, output string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -101,7 +101,7 @@ func mustSay(t *testing.T, output string, wants ...string) {
 	}
 }
 
-// words matches text wherever Terraform breaks its lines.
+// words matches text, whatever the line breaks.
 func words(text string) *regexp.Regexp {
 	parts := strings.Fields(text)
 	for i := range parts {

@@ -84,14 +84,14 @@ func walk(arguments []argument, path string, visit func(string, argument)) {
 	}
 }
 
-// argument is an attribute or a nested block as a page shows it.
+// argument is an attribute or a nested block on a page.
 type argument struct {
 	name, description, kind       string
 	required, optional, sensitive bool
 	inner                         []argument
 }
 
-// argumentsOf returns what a block holds, what is required first.
+// argumentsOf returns the contents of a block, required ones first.
 func argumentsOf(block *tfprotov6.SchemaBlock) []argument {
 	var all []argument
 	for _, a := range block.Attributes {
@@ -123,7 +123,7 @@ func argumentsOf(block *tfprotov6.SchemaBlock) []argument {
 	return all
 }
 
-// pages renders every page, by its path under docsDir.
+// pages renders every page, by its path below docsDir.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -14,13 +14,13 @@ import (
 	"github.com/carillon-dev/carillon/provider"
 )
 
-// emptyTexts are the optional texts for which "" is a value of its own, so that the state can hold it.
+// emptyTexts are the optional texts where "" is a valid value that the state can hold.
 var emptyTexts = []string{
 	"carillon_alert.description", "carillon_app.bounds.suspended_reason", "carillon_app.description", "carillon_calendar.description",
 	"carillon_endpoint_group.description", "carillon_job.description",
 }
 
-// A module passes "" for "none". An attribute that takes it without a value of that meaning breaks the apply: the state has null.
+// A module passes "" for a missing value. If an attribute accepts it as anything else, the apply fails on a null state.
 func TestEmptyTextIsRefusedUnlessItIsAValue(t *testing.T) {
 	t.Parallel()
 	server := providerserver.NewProtocol6(provider.New("test")())()
@@ -43,7 +43,7 @@ func TestEmptyTextIsRefusedUnlessItIsAValue(t *testing.T) {
 			}
 			if !slices.ContainsFunc(resp.Diagnostics, func(d *tfprotov6.Diagnostic) bool {
 				return strings.Contains(d.Attribute.String(), path[len(path)-1])
-			}) && path[len(path)-1] != "value_version" { // Terraform alone has it
+			}) && path[len(path)-1] != "value_version" { // only Terraform has it
 				accepted = append(accepted, name+"."+strings.Join(path, "."))
 			}
 		}
@@ -54,7 +54,7 @@ func TestEmptyTextIsRefusedUnlessItIsAValue(t *testing.T) {
 	}
 }
 
-// optionalTexts yields the paths of the optional texts among attributes, below the path that they are at.
+// optionalTexts yields the paths of the optional texts among attributes, which are below the path at.
 func optionalTexts(attributes []*tfprotov6.SchemaAttribute, at []string) iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
 		for _, a := range attributes {
@@ -76,8 +76,8 @@ func optionalTexts(attributes []*tfprotov6.SchemaAttribute, at []string) iter.Se
 	}
 }
 
-// withText returns an object in which path leads to a text. Siblings that are required are unknown, so that nothing is wrong
-// with them; the rest is left out.
+// withText returns an object with a text at path. Required siblings are unknown, so that they cause
+// no problem; other attributes are left out.
 func withText(attributes []*tfprotov6.SchemaAttribute, path []string, text string) tftypes.Value {
 	types, values := map[string]tftypes.Type{}, map[string]tftypes.Value{}
 	for _, a := range attributes {
@@ -97,7 +97,7 @@ func withText(attributes []*tfprotov6.SchemaAttribute, path []string, text strin
 	return tftypes.NewValue(tftypes.Object{AttributeTypes: types}, values)
 }
 
-// inside returns the value of a nested attribute that has one object.
+// inside returns the value of a nested attribute that contains object.
 func inside(nested *tfprotov6.SchemaObject, object tftypes.Value) tftypes.Value {
 	switch nested.Nesting {
 	case tfprotov6.SchemaObjectNestingModeList, tfprotov6.SchemaObjectNestingModeSet:

@@ -152,7 +152,7 @@ var healthCheckRows = binding.Of(binding.Fresh[target.HealthCheck],
 		"How many failures in a row bring an endpoint down, `1` to `%d`.", target.MaxHealthThreshold)),
 )
 
-// endpointsSource is carillon_endpoints: the endpoints that a group has now.
+// endpointsSource is carillon_endpoints: the current endpoints of a group.
 var endpointsSource = dataSource{
 	name: "endpoints", read: readEndpoints,
 	text: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
@@ -207,7 +207,7 @@ func readEndpoints(ctx context.Context, c *connection, diags *diag.Diagnostics, 
 			break
 		}
 	}
-	// Others are no endpoints of the group, and only operators see them.
+	// Refused endpoints are not part of the group, and only operators see them.
 	all.Items = slices.DeleteFunc(all.Items, func(e target.Endpoint) bool { return e.Refused != "" })
 	maps.Copy(m, endpointsRows.Shown(diags, &all))
 	return m

@@ -22,8 +22,8 @@ import (
 
 const groupDir = "testdata/endpoint_group/"
 
-// A story: everything that is wrong with a group and with a target that is one is told at once, at its lines.
-func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
+// A story: all problems of a group and of a group target are reported at once, at their lines.
+func TestWrongEndpointGroupsAreReportedAtTheirLines(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
@@ -33,8 +33,8 @@ func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
 	d.mustFail(t, []string{"validate"}, "line 35", `Did you mean "expire_after"?`)
 }
 
-// A story: a group and a job on it are created in one apply, read back as they are, and imported; what changes outside of
-// Terraform is drift.
+// A story: one apply creates a group and a job on it, which are read back unchanged and imported.
+// Changes outside of Terraform are drift.
 func TestEndpointGroupStory(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// A story: a group is not deleted while a job uses it, and the error says what to do instead.
+// A story: a group in use is not deleted, and the error says what to do instead.
 func TestEndpointGroupInUseStays(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -118,8 +118,8 @@ func TestEndpointGroupInUseStays(t *testing.T) {
 	}
 }
 
-// The plan tells of a group that does not exist, and of none that the same apply creates.
-func TestMissingEndpointGroupsAreToldAtPlan(t *testing.T) {
+// The plan reports a missing group, but not one that the same apply creates.
+func TestMissingEndpointGroupsAreReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -135,8 +135,8 @@ func TestMissingEndpointGroupsAreToldAtPlan(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "did you mean workers?")
 }
 
-// What the bounds of the app do not allow is told at plan, also if the same plan creates the app.
-func TestEndpointGroupOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+// Violations of the app's bounds are reported at plan, even if the same plan creates the app.
+func TestEndpointGroupOutsideOfTheBoundsIsReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -146,7 +146,7 @@ func TestEndpointGroupOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "The app may not call this host or port", `endpoint["b"].url: host "b.example.com"`)
 }
 
-// secretGroup returns a group whose secret has a version.
+// secretGroup returns a group with a versioned secret.
 func secretGroup(version, url, registration string) string {
 	return app + `
 	resource "carillon_endpoint_group" "g" {
@@ -166,8 +166,8 @@ func secretGroup(version, url, registration string) string {
 	`
 }
 
-// A stored secret is sent nowhere that it was not given for. Giving it again, or taking something away, is allowed.
-func TestSecretOfAnEndpointGroupStaysWhereItWasGivenFor(t *testing.T) {
+// A stored secret is sent only where it was given for. Giving it again, or removing destinations, is allowed.
+func TestSecretOfAnEndpointGroupIsNotSentElsewhere(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -202,7 +202,7 @@ func (f *fixture) knows(t *testing.T, want string) resource.TestCheckFunc {
 	}
 }
 
-// The data source shows the endpoints that are there, and the state of the group holds none of those that registered.
+// The data source shows the current endpoints, and the state of the group contains no registered ones.
 func TestLiveEndpointsAreShown(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -245,8 +245,8 @@ func TestEndpointGroupExampleIsAppliedAndDestroyed(t *testing.T) {
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "5 destroyed")
 }
 
-// A story: a group of executors and a job on it are created in one apply, read back as they are, and imported. The kind of a
-// group is that of its jobs, and the access token is in no file of Terraform.
+// A story: one apply creates a group of executors and a job on it, which are read back unchanged and
+// imported. The group determines the kind of its jobs, and no Terraform file contains the access token.
 func TestExecutorGroupStory(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -272,7 +272,7 @@ func TestExecutorGroupStory(t *testing.T) {
 	d.must(t, "state", "rm", "carillon_endpoint_group.billing", "carillon_job.invoices")
 	d.must(t, "import", "carillon_endpoint_group.billing", "finance/billing")
 	d.must(t, "import", "carillon_job.invoices", "finance/invoices")
-	d.must(t, "apply", "-auto-approve") // the version of the access token
+	d.must(t, "apply", "-auto-approve") // sends the access token, of which an import knows no version
 	mustChangeNothing(t, d)
 
 	block := main[strings.Index(main, "      xxl_job {"):strings.Index(main, "    }\n  }\n}\n")]

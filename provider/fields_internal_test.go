@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// readOnly are the fields of the domain that are no attributes, in one type or in all, and why.
+// readOnly are fields of the domain without an attribute, in one type or in all, with the reason.
 var readOnly = map[string]string{
 	"created_at": "of no use in Terraform", "updated_at": "of no use in Terraform", "warnings": "plans show them",
 	"paused": "operators pause", "paused_by": "operators pause", "paused_at": "operators pause", "pause_reason": "operators pause",
@@ -21,7 +21,7 @@ var readOnly = map[string]string{
 	"App.breaks": "an apply shows it", "App.importing": "for the API", "Calendar.removal_requested_at": "it counts as deleted",
 }
 
-// TestEveryFieldOfADefinitionHasARow names each field of the domain that an API has and the provider forgot.
+// TestEveryFieldOfADefinitionHasARow finds fields of the API that the provider lacks.
 func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
 	t.Parallel()
 	used, tokens := map[string]bool{}, map[*binding.Rows]map[string]bool{}
@@ -50,7 +50,7 @@ func TestEveryFieldOfADefinitionHasARow(t *testing.T) {
 	}
 }
 
-// forgotten returns the JSON names of fields of a struct, whose pointers begin with at, that have no token.
+// forgotten returns the JSON names of a struct's fields without a token; at is the pointer of the struct.
 func forgotten(of reflect.Type, at string, tokens map[string]bool) (missing []string) {
 	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

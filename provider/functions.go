@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Functions depend on nothing but their arguments: Terraform calls them at plan and again at apply, and both results
-// must be the same. What is to be counted from now is for the data source carillon_schedule.
+// Functions depend only on their arguments: Terraform calls them at plan and again at apply, and both results
+// must be the same. For results that depend on the current time, use the data source carillon_schedule.
 
-// pureFunction is a function, as Terraform's framework calls it.
+// pureFunction implements a function of Terraform's framework.
 type pureFunction struct {
 	name string
 	is   function.Definition
@@ -37,7 +37,7 @@ func (f pureFunction) Run(ctx context.Context, req function.RunRequest, resp *fu
 	f.run(ctx, req, resp)
 }
 
-// The texts that functions take.
+// The text parameters of functions.
 var (
 	expressionParameter = function.StringParameter{Name: "expression",
 		MarkdownDescription: "The expression, as `trigger` of `carillon_job` takes it."}
@@ -45,7 +45,7 @@ var (
 		MarkdownDescription: "IANA time zone of the expression's wall clock, such as `Europe/Berlin` or `UTC`."}
 )
 
-// parse reads a schedule that is declared at an instant. It does not take an empty zone, which would mean UTC.
+// parse parses a schedule that is declared at a time. It refuses an empty zone, which would mean UTC.
 func parse(expression, timezone string, dialect schedule.Dialect, from time.Time) (*schedule.Schedule, *function.FuncError) {
 	if timezone == "" {
 		return nil, function.NewArgumentFuncError(1, `timezone is empty; write a zone such as "Europe/Berlin", or "UTC"`)
@@ -57,7 +57,7 @@ func parse(expression, timezone string, dialect schedule.Dialect, from time.Time
 	return s, nil
 }
 
-// maxFires is how many fires next_fires returns at most.
+// maxFires is the largest number of fires that next_fires returns.
 const maxFires = 100
 
 var nextFires = pureFunction{name: "next_fires", run: runNextFires, is: function.Definition{
@@ -106,7 +106,7 @@ func runNextFires(ctx context.Context, req function.RunRequest, resp *function.R
 	resp.Error = resp.Result.Set(ctx, fires)
 }
 
-// endOfTime is after the last fire of any schedule.
+// endOfTime is later than the last fire of any schedule.
 var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 var describe = pureFunction{name: "describe", run: runDescribe, is: function.Definition{
@@ -127,13 +127,13 @@ func runDescribe(ctx context.Context, req function.RunRequest, resp *function.Ru
 		resp.Error = problem
 		return
 	}
-	// What is true of one time only goes: the offset of the zone, and the beginning of an interval that the expression does not name.
+	// The description must not depend on the time, so it omits the zone's offset and an interval's implicit start.
 	what, _, _ := strings.Cut(s.Describe(time.Unix(0, 0)), "; "+timezone)
 	what, _, _ = strings.Cut(what, ", counted from ")
 	resp.Error = resp.Result.Set(ctx, what+"; "+timezone)
 }
 
-// eventBridgeAttributes are what from_eventbridge returns.
+// eventBridgeAttributes are the attributes of from_eventbridge's result.
 var eventBridgeAttributes = map[string]attr.Type{
 	"expression": types.StringType, "dialect": types.StringType, "timezone": types.StringType,
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// outputs are the values of expressions, planned without a node.
+// outputs returns the values of expressions, planned without a node.
 func (f *fixture) outputs(t *testing.T, expressions ...string) string {
 	t.Helper()
 	var b strings.Builder
@@ -17,7 +17,7 @@ func (f *fixture) outputs(t *testing.T, expressions ...string) string {
 	return f.directory(t, providerBlock(""), b.String()).must(t, "plan")
 }
 
-func TestFunctionsSayWhenAndWhat(t *testing.T) {
+func TestFunctionsReturnFiresAndDescriptions(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
@@ -45,7 +45,7 @@ func TestFunctionsSayWhenAndWhat(t *testing.T) {
 	})
 }
 
-func TestFunctionsRefuseWhatTheyCannotRead(t *testing.T) {
+func TestFunctionsRefuseInvalidArguments(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)

@@ -12,7 +12,7 @@ import (
 var (
 	// fenced is a piece of configuration in a guide.
 	fenced = regexp.MustCompile("(?s)```(terraform|hcl)\n(.*?)```")
-	// ownFile is the first line of a piece that is a file of its own.
+	// ownFile is the first line of a piece that is a separate file.
 	ownFile = regexp.MustCompile(`\A# (\S+\.tftest\.hcl)\n`)
 )
 
@@ -40,7 +40,7 @@ func TestGuidesWorkWordByWord(t *testing.T) {
 	})
 }
 
-// followGuide does what a guide says, in an empty directory.
+// followGuide follows the steps of a guide in an empty directory.
 func followGuide(t *testing.T, f *fixture, name, page string) {
 	t.Helper()
 	said := map[string][]string{
@@ -75,7 +75,7 @@ func followGuide(t *testing.T, f *fixture, name, page string) {
 
 func TestGuidesBeginWithATitleAndASentence(t *testing.T) {
 	t.Parallel()
-	opening := regexp.MustCompile(`\A# [A-Z][^\n]+\n\n[A-Z][^\n]+\.\n\n`) // what the release makes front matter of
+	opening := regexp.MustCompile(`\A# [A-Z][^\n]+\n\n[A-Z][^\n]+\.\n\n`) // the release makes front matter from it
 	for name, page := range guides(t) {
 		if !opening.MatchString(page) {
 			t.Errorf("guide %s begins with %.80q", name, page)

@@ -32,10 +32,10 @@ type fixture struct {
 	outside  *client.Client
 	endpoint string
 	token    string
-	client   clientProgram // runs in directories; without a path, the one of all tests
+	client   clientProgram // runs in directories; without a path, the default one
 }
 
-// newFixture starts a fixture. It skips the test if there is no terraform.
+// newFixture starts a fixture. It skips the test without terraform.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needTerraform(t)
@@ -88,7 +88,7 @@ func (f *fixture) run(t *testing.T, steps ...resource.TestStep) {
 // config puts the provider block of this fixture before resources.
 func (f *fixture) config(resources string) string { return f.configWith("", resources) }
 
-// configWith is config with more arguments of the provider block, which begin a line.
+// configWith is config with more arguments in the provider block, one per line.
 func (f *fixture) configWith(arguments, resources string) string {
 	return providerBlock(fmt.Sprintf("endpoint = %q\n token = %q%s", f.endpoint, f.token, arguments)) + resources
 }
@@ -130,7 +130,7 @@ func (f *fixture) readJob(ctx context.Context) (dispatcher.Job, error) {
 	return f.outside.Job(ctx, "crm", "nightly")
 }
 
-// change edits crm/nightly outside of Terraform, whatever its revision.
+// change edits crm/nightly outside of Terraform, at any revision.
 func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error {
 	job, err := f.readJob(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error 
 	return err
 }
 
-// fire lets a node claim the next fire of each trigger, as would happen in time.
+// fire makes a node claim the next fire of each trigger, as if its time had come.
 func (f *fixture) fire(ctx context.Context) error {
 	now := time.Now().UTC()
 	node := dispatcher.Node{ID: 1, Name: "node", Version: "test", State: dispatcher.NodeActive}
@@ -171,7 +171,7 @@ func (f *fixture) fire(ctx context.Context) error {
 	return err
 }
 
-// jobsOf returns the ids of the jobs of triggers, by trigger.
+// jobsOf returns the job ids of triggers, by trigger.
 func (f *fixture) jobsOf(ctx context.Context, due []dispatcher.DueTrigger) (map[int64]int64, error) {
 	ids := make([]int64, len(due))
 	for i, t := range due {
@@ -207,7 +207,7 @@ func planned(checks ...plancheck.PlanCheck) resource.ConfigPlanChecks {
 	return resource.ConfigPlanChecks{PreApply: checks}
 }
 
-// action expects what the plan does with the job.
+// action expects this action for the job in the plan.
 func action(a plancheck.ResourceActionType) plancheck.PlanCheck {
 	return plancheck.ExpectResourceAction("carillon_job.j", a)
 }

@@ -131,7 +131,7 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 			"drift. Unknown in the plan of a change of schedules, because fires may pass before it is applied; a warning of the plan "+
 			"shows them."),
 	binding.Rule(func(e *binding.Expander, at string, v binding.Values, _ any) {
-		// The app may give the policy.
+		// The app may provide the policy.
 		if policy := v.Text("concurrency_policy"); policy.IsNull() || policy.IsUnknown() || v.Number("max_concurrency").IsUnknown() ||
 			!e.AllKnown(at+"/target") {
 			e.Incomplete = append(e.Incomplete, at+"/carry_state")
@@ -149,7 +149,7 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 	}),
 )
 
-// followRow is the block of an event; after says which runs or fires it follows.
+// followRow is the block of an event; after names the runs or fires that it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
 	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+
 		": other jobs, a target that is told, or both. Default: nothing.",
@@ -160,7 +160,7 @@ var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follo
 	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional,
 		fmt.Sprintf("Names of jobs of the app that run then, "+
 			"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
-			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target must be there
+			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target is required
 		binding.Data("Names of jobs of the app that run then; null if there are none.")),
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
@@ -185,7 +185,7 @@ var retryRows = binding.Of(binding.Fresh[run.Retry],
 		"How many attempts may fail, including the "+
 			"first, `1` to `100`. With `1` a failed run is not retried. Attempts that were lost with their node do not count.",
 		binding.Advice(input.CodeAttemptsRange, "give how many attempts may fail, from 1 to 100"),
-		binding.Decides("delays"), // there must be fewer
+		binding.Decides("delays"), // fewer are required
 		binding.Data("How many attempts may fail, including the first.")),
 	binding.Duration("base", func(r *run.Retry) *input.Duration { return &r.Base }, binding.Default,
 		"Upper bound of the wait before the second "+
@@ -222,7 +222,7 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 				schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval, schedule.DialectCalendarInterval,
 				schedule.DialectDailyInterval, schedule.DialectAt,
 			})+". Default: detected from the expression and shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does.",
-		binding.Hides("expression"), // whose meaning it decides
+		binding.Hides("expression"), // it decides what the expression means
 		binding.Data("How `expression` is read.")),
 	binding.Text("timezone", func(t *dispatcher.Trigger) *string { return &t.Timezone }, binding.Resolved, "IANA time zone of the "+
 		"expression's wall clock, such as `Europe/Berlin`; case matters. Default: the `default_timezone` of the app. Without one, an "+
@@ -251,7 +251,7 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 	binding.Text("calendar", func(t *dispatcher.Trigger) *string { return &t.Calendar }, binding.Optional,
 		"Name of a calendar of the app whose exclusions "+
 			"apply. Refer to the resource, `carillon_calendar.NAME.name`, so that Terraform creates it first. Default: none.",
-		binding.Hides("on_excluded"), // which is a problem only without a calendar
+		binding.Hides("on_excluded"), // a problem only without a calendar
 		binding.Data("Name of the calendar whose exclusions apply; null if there is none.")),
 	binding.Text("on_excluded", func(t *dispatcher.Trigger) *schedule.OnExcluded { return &t.OnExcluded }, binding.Optional,
 		"What happens to fires that `calendar` excludes: `skip` (they do not fire), `next_day` or `previous_day` (they fire at their "+
@@ -263,7 +263,7 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 			"scheduled time. At most `24h`.", binding.Data("How much later than scheduled it fires at most.")),
 	binding.Duration("misfire_after", func(t *dispatcher.Trigger) *input.Duration { return &t.MisfireAfter }, binding.Default,
 		"How late a fire may be "+
-			"before it is a misfire, from `1s` to `24h`.", binding.Hides("catch_up_window"), // whose minimum it is
+			"before it is a misfire, from `1s` to `24h`.", binding.Hides("catch_up_window"), // it is the minimum
 		binding.Data("How late a fire may be before it is a misfire.")),
 	binding.Text("misfire_policy", func(t *dispatcher.Trigger) *dispatcher.MisfirePolicy { return &t.MisfirePolicy }, binding.Resolved,
 		"What happens to misfires: `fire_once` (one catch-up run stands for all of them, and says so), `fire_all` (each runs late, "+
@@ -289,12 +289,12 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 		"Its next fire; null if there is none."),
 	binding.Rule(func(_ *binding.Expander, _ string, v binding.Values, of any) {
 		if v.Text("timezone").IsUnknown() {
-			of.(*dispatcher.Trigger).Timezone = utc // without any zone, a local instant in the expression would be a problem
+			of.(*dispatcher.Trigger).Timezone = utc // without a zone, a local time in the expression would be a problem
 		}
 	}),
 )
 
-// jobSource is carillon_job: a job as it is now.
+// jobSource is carillon_job: the current job.
 var jobSource = dataSource{
 	name: "job", attributes: jobRows.DataAttributes, read: readNamed("job", jobRows, (*client.Client).Job, addObjective),
 	text: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
@@ -308,12 +308,12 @@ func addObjective(ctx context.Context, c *connection, diags *diag.Diagnostics, j
 	switch status, err := c.Objective(ctx, job.App, job.Name); {
 	case err == nil:
 		shown["objective"] = objectiveStatusRows.ShownObject(diags, &status)
-	case !errors.Is(err, dispatcher.ErrNotFound): // otherwise it was taken away a moment ago
+	case !errors.Is(err, dispatcher.ErrNotFound): // otherwise it was just removed
 		c.report(diags, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
 	}
 }
 
-// objectiveStatusRows are how a job does by its objective.
+// objectiveStatusRows are the status of a job's objective.
 var objectiveStatusRows = binding.Of(binding.Fresh[dispatcher.ObjectiveStatus],
 	binding.Shown("within", func(s *dispatcher.ObjectiveStatus) string { return s.Within.String() }, binding.InData,
 		"How long after its scheduled time a fire is in time."),

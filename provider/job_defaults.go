@@ -19,14 +19,14 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
-// gives: a plan cannot add blocks and elements of maps.
+// shownJob returns the model of a job that was read. It omits values that the configuration leaves
+// out and the app provides: a plan cannot add blocks and elements of maps.
 func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values) binding.Values {
 	return c.flattenJob(diags, job, prior, c.DefaultsShown(ctx, job.App))
 }
 
-// flattenJob returns the model of a job without what prior leaves out and the app or the provider has given. Default labels that
-// prior does not write are in labels_all only.
+// flattenJob returns the model of a job without values that prior leaves out and the app or the
+// provider block provides. Default labels that prior does not set are only in labels_all.
 func (c *connection) flattenJob(diags *diag.Diagnostics, job dispatcher.Job, prior binding.Values,
 	given *dispatcher.JobDefaults) binding.Values {
 	if given == nil {
@@ -64,7 +64,7 @@ func (c *connection) flattenJob(diags *diag.Diagnostics, job dispatcher.Job, pri
 	return m
 }
 
-// gives reports whether a header is among the defaults. Names are equal without regard to case.
+// gives reports whether a header is among the defaults. Names are compared without regard to case.
 func gives(headers map[string]string, name, value string) bool {
 	for header, given := range headers {
 		if strings.EqualFold(header, name) && given == value {
@@ -74,8 +74,8 @@ func gives(headers map[string]string, name, value string) bool {
 	return false
 }
 
-// filled returns a configuration with what it leaves out and the plan must show: as the app gives it, and unknown where
-// that is decided at apply.
+// filled returns a configuration with the omitted values that the plan must show: the app's
+// defaults, or unknown if they are decided at apply.
 func (r *jobResource) filled(ctx context.Context, config binding.Values) binding.Values {
 	var d *dispatcher.JobDefaults
 	known := false
@@ -123,7 +123,7 @@ func (r *jobResource) filled(ctx context.Context, config binding.Values) binding
 	return config
 }
 
-// leaveToApp empties in a job what its configuration leaves out and the plan does not know, so that the API fills it in.
+// leaveToApp clears values that a job's configuration omits and the plan does not know, so that the API sets them.
 func leaveToApp(job *dispatcher.Job, plan, config binding.Values) {
 	if config["retry"].IsNull() {
 		job.Retry = run.Retry{}
@@ -136,7 +136,7 @@ func leaveToApp(job *dispatcher.Job, plan, config binding.Values) {
 	}
 }
 
-// defaultLabels returns the default_labels of the provider block, and whether they are known only after apply.
+// defaultLabels returns the default_labels of the provider block, and whether they are known only at apply.
 func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]string, unknown bool) {
 	var e binding.Expander
 	labels = e.StringMap("/default_labels", value)
@@ -151,7 +151,7 @@ func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]
 	return labels, false
 }
 
-// withDefaultLabels returns the labels of a job with those of the provider that it does not replace.
+// withDefaultLabels returns the labels of a job with the provider's labels that it does not override.
 func (c *connection) withDefaultLabels(own map[string]string) input.Labels {
 	if len(c.labels) == 0 {
 		return own
@@ -161,7 +161,7 @@ func (c *connection) withDefaultLabels(own map[string]string) input.Labels {
 	return all
 }
 
-// plannedLabels returns labels_all of a plan.
+// plannedLabels returns labels_all for a plan.
 func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics, own types.Map) types.Map {
 	var e binding.Expander
 	labels := e.StringMap("/labels", own)

@@ -15,8 +15,8 @@ import (
 
 const followDir = "testdata/follow/"
 
-// A story: jobs that follow one another are created in one apply, read back as they are, and imported; what changes outside
-// of Terraform is drift.
+// A story: one apply creates jobs that follow one another, which are read back unchanged and
+// imported. Changes outside of Terraform are drift.
 func TestFollowStory(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestFollowStory(t *testing.T) {
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "4 destroyed")
 }
 
-// The secret of a target that is told is sent by its version, as that of the job's target, and not to another server.
+// A follow target's secret is sent by version, like that of the job's target, and not to another server.
 func TestFollowSecretsAreSentByVersion(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -89,8 +89,8 @@ func TestFollowSecretsAreSentByVersion(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// A story: everything that is wrong with what follows is told at once, at its lines.
-func TestWrongFollowsAreToldAtTheirLines(t *testing.T) {
+// A story: all problems of followers are reported at once, at their lines.
+func TestWrongFollowersAreReportedAtTheirLines(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
@@ -100,7 +100,7 @@ func TestWrongFollowsAreToldAtTheirLines(t *testing.T) {
 	d.mustFail(t, []string{"validate"}, `Did you mean "on_success"?`)
 }
 
-// jobOfShop returns a job of app shop, and followed one that another one follows when it succeeds.
+// jobOfShop returns a job of app shop; followed is one with a follower that runs after success.
 func jobOfShop(name, attributes string) string {
 	return fmt.Sprintf("resource \"carillon_job\" %q {\n  app  = \"shop\"\n  name = %[1]q\n%s%s}\n", name, hook, attributes)
 }
@@ -109,8 +109,8 @@ func followed(name, by string) string {
 	return jobOfShop(name, "  on_success {\n    jobs = ["+by+"]\n  }\n")
 }
 
-// The plan tells of jobs that do not exist, and of none that the same apply creates.
-func TestMissingFollowersAreToldAtPlan(t *testing.T) {
+// The plan reports missing jobs, but not jobs that the same apply creates.
+func TestMissingFollowersAreReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -125,8 +125,8 @@ func TestMissingFollowersAreToldAtPlan(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "did you mean wipe?")
 }
 
-// The plan tells of jobs that follow one another in a circle: by an error if it has all of them, else by a warning.
-func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
+// The plan reports jobs that follow one another in a circle: as an error if it has all of them, else as a warning.
+func TestCyclesOfFollowersAreReportedAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -144,7 +144,7 @@ func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
 	golden(t, followDir+"cycle_warning.txt", warningsOf(t, alone.must(t, "plan")))
 }
 
-// A story: a job is not deleted while another one names it, and the error says what to do instead.
+// A story: a job that another one names is not deleted, and the error says what to do instead.
 func TestFollowerInUseStays(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

@@ -122,7 +122,7 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 		return "resource \"terraform_data\" \"later\" {\n input = " + value + "\n}\n"
 	}
 	f.run(t,
-		// Everything that may be unknown is unknown, and valid.
+		// All values that may be unknown are unknown, and valid.
 		resource.TestStep{
 			Config: f.config(later(`{
 				text = "0 0 2 * * ?", url = "https://example.com/", timeout = "5s"
@@ -229,7 +229,7 @@ func TestSuspiciousSchedulesGiveWarningsAtPlan(t *testing.T) {
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "Uneven steps")
 	mustSay(t, d.must(t, "plan"), "No changes.")
 	quiet := f.directory(t, f.config(job(hook+daily))).must(t, "plan")
-	if strings.Count(quiet, "Warning: ") > 1 { // of the development override
+	if strings.Count(quiet, "Warning: ") > 1 { // the development override warns once
 		t.Errorf("an ordinary schedule gives a warning:\n%s", quiet)
 	}
 }

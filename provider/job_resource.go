@@ -25,7 +25,7 @@ import (
 // jobResource is carillon_job.
 type jobResource struct {
 	definition[dispatcher.Job]
-	now func() time.Time // decides whether an instant is in the past
+	now func() time.Time // decides whether a time is past
 }
 
 func jobs(c *connection) *jobResource {
@@ -51,10 +51,10 @@ func jobs(c *connection) *jobResource {
 	}}
 }
 
-// clock is the time of a plan, which is made now; tests set another.
+// clock returns the time of a plan; tests replace it.
 func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
-// read returns a job as the API has it. It is not found if it was deleted outside of Terraform.
+// read returns a job as the API has it. found is false if it was deleted outside of Terraform.
 func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
@@ -75,8 +75,8 @@ func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state b
 	return model, !diags.HasError()
 }
 
-// written creates or updates a job as it was planned, and returns what the API made of it, unless that failed. After a
-// rename that is done it returns the job in any case: the state has the names that the API has.
+// written creates or updates a job as planned, and returns the API's result, unless that failed.
+// After a successful rename it always returns the job, because the state must have the new names.
 func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
@@ -88,7 +88,7 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 	if !change.isNew {
 		state = &change.state
 	}
-	// An invalid job is reported before any request is made.
+	// An invalid job is reported before any request.
 	job, problems := r.toWrite(change.plan, change.config, state)
 	if reportProblems(diags, problems); diags.HasError() {
 		return nil, false
@@ -107,18 +107,18 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		r.reportWrite(ctx, diags, change, err)
 		return change.state, renamed
 	}
-	given := &dispatcher.JobDefaults{Retry: &job.Retry} // what the plan leaves out, the app has given
+	given := &dispatcher.JobDefaults{Retry: &job.Retry} // the app provided what the plan omits
 	given.Headers, _ = job.Target.Headers()
 	model = r.conn.flattenJob(diags, job, change.plan, given)
 	if times := change.plan["next_fire_times"]; !times.IsUnknown() {
-		model["next_fire_times"] = times // the schedules did not change; KeepMoving says why they stay
+		model["next_fire_times"] = times // the schedules did not change; see KeepMoving
 	}
 	done = !diags.HasError()
 	r.conn.WarnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
 	return model, done
 }
 
-// warnOfDeletion says why a missing job was probably deleted, and what Terraform will plan.
+// warnOfDeletion reports why a missing job was probably deleted, and what Terraform will plan.
 func warnOfDeletion(diags *diag.Diagnostics, m binding.Values) {
 	if m.Text("delete_after_completion").IsNull() {
 		return
@@ -129,7 +129,7 @@ func warnOfDeletion(diags *diag.Diagnostics, m binding.Values) {
 			identityOf(m).importID, m.Text("delete_after_completion").ValueString()))
 }
 
-// rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
+// rename gives the job in a state and its triggers the configured names, and returns the resulting state.
 func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values) (after binding.Values,
 	renamed bool) {
 	stored := r.expand(&binding.Expander{}, state)
@@ -155,14 +155,14 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 	return r.conn.shownJob(ctx, diags, job, state), true
 }
 
-// validate adds what the domain says about the known values of a configuration.
+// validate adds the domain's problems with the known values of a configuration.
 func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config binding.Values) {
 	var e binding.Expander
-	// The defaults of the app are known at plan.
+	// Only the plan knows the app's defaults.
 	job := r.expand(&e, jobs(nil).filled(ctx, config))
 	var problems input.Problems
-	input.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
-	// ModifyPlan knows whether there is a stored value.
+	input.CheckName(&problems, "/app", job.App) // Validate omits it: the API has it in the URL
+	// ModifyPlan knows whether a stored value exists.
 	problems.AddError("", target.WithSecrets(job, withOmitted(target.Secrets(job))).Validate())
 	if from, known := plan.RenamedFrom(config); known {
 		problems.AddError("", from.Check(job.Triggers))
@@ -174,8 +174,8 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-// planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
-// attributes as unknown only if something else changes. After an error the plan is as it was.
+// planned fills in the values that the API will resolve, refuses past times, and marks the computed
+// attributes as unknown only if something else changes. After an error it returns the plan unchanged.
 func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values {
 	if r.conn.meet(ctx, diags); diags.HasError() {
 		return change.plan
@@ -217,26 +217,26 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 			kept = r.conn.KeepsFires(ctx, diags, change)
 		}
 		if !renames.Any() && plan.SameButRenamedFrom(ctx, shown, state) {
-			return shown // no change, or only another way to write the same
+			return shown // no change, or only another spelling
 		}
 	}
 	shown["state"], shown["revision"] = types.StringUnknown(), types.Int64Unknown()
 	if !kept {
-		// The next fires of a new schedule may pass before it is applied, and Terraform does not accept
-		// another value then. The warning about fires shows them.
+		// The next fires of a new schedule may pass before the apply, and Terraform would then not
+		// accept other values. The warning about fires shows them.
 		shown["next_fire_times"] = types.MapUnknown(timetypes.RFC3339Type{})
 	}
 	return shown
 }
 
-// leadsElsewhere reports whether a job may send its secrets elsewhere than before. Most plans of most jobs do not.
+// leadsElsewhere reports whether a job may send its secrets to another destination. Most plans change none.
 func leadsElsewhere(plan, state binding.Values) bool {
 	return slices.ContainsFunc([]string{"target", "on_success", "on_failure", "on_misfire"}, func(name string) bool {
 		return !plan[name].Equal(state[name])
 	})
 }
 
-// checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
+// checkTimezones refuses triggers that need a time zone and have none, once the app's default is known.
 func checkTimezones(diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if e.IsUnknown("/app") {
 		return
@@ -249,20 +249,19 @@ func checkTimezones(diags *diag.Diagnostics, e *binding.Expander, job dispatcher
 	reportProblems(diags, e.AboutKnown(problems))
 }
 
-// declared is a job as its configuration and the defaults of its app declare it.
+// declared is a job with its configuration and the defaults of its app.
 type declared struct {
 	config binding.Values
-	job    dispatcher.Job    // it was expanded from config,
+	job    dispatcher.Job    // expanded from config,
 	e      *binding.Expander // by this
 }
 
-// resolveTriggers plans what the API will resolve for each trigger that is completely known.
-// Attributes that the configuration leaves out are resolved again, so the plan also undoes a
-// change that was made to them outside of Terraform. old is the job in the state, nil for a
-// new one.
+// resolveTriggers plans the values that the API will resolve for each completely known trigger. It
+// resolves omitted attributes again, so the plan also undoes a change to them outside of Terraform.
+// old is the job in the state, nil for a new one.
 func (r *jobResource) resolveTriggers(diags *diag.Diagnostics, old *dispatcher.Job, of declared, plan binding.Values) {
 	job := of.job
-	job.Enabled = job.Enabled && of.e.AllKnown("/enabled") // a disabled job may have instants in the past
+	job.Enabled = job.Enabled && of.e.AllKnown("/enabled") // a disabled job may have past times
 	triggers, configured := plan.Map("trigger").Elements(), of.config.Map("trigger").Elements()
 	for name := range job.Triggers {
 		m, filled := binding.In(triggers[name]), binding.In(configured[name])
@@ -288,9 +287,9 @@ func (r *jobResource) resolveTriggers(diags *diag.Diagnostics, old *dispatcher.J
 	}
 }
 
-// resolve returns a trigger as the API will store it. It applies a job that has this trigger
-// alone, because the rest may be unknown. Unknown names of app and job are replaced too: only
-// the hash of H depends on them, and an expression with H then counts as unknown.
+// resolve returns a trigger as the API will store it. It applies a job with only this trigger,
+// because the rest may be unknown. It also replaces unknown names of app and job: only the hash of
+// H depends on them, and an expression with H then counts as unknown.
 func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
 		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), JobSpec: dispatcher.JobSpec{Enabled: job.Enabled,

@@ -110,7 +110,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			// The API returns these in an equivalent form; TestImportedJobGivesAnEmptyPlan covers them.
+			// The API returns these in an equivalent spelling; TestImportedJobGivesAnEmptyPlan covers them.
 			ImportStateVerifyIgnore: []string{
 				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2",
 				"trigger.cron.misfire_after", "trigger.cron.start_at",

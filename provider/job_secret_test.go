@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// secretJob returns a job whose secrets come from an ephemeral variable.
+// secretJob returns a job with secrets from an ephemeral variable.
 func secretJob(version int) string {
 	secret := func(value string) string {
 		return fmt.Sprintf("{\n value = %s\n value_version = %d\n}", value, version)
@@ -90,7 +90,7 @@ func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 		mustSay(t, applied, step.changes)
 		printed.WriteString(applied)
 		got := f.stored(t)
-		delete(got, "a") // the API has checked its form
+		delete(got, "a") // the API has checked its format
 		want := map[string]string{"b": "env:SECRET_CRM_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s version %d: stored (-want +got):\n%s", step.value, step.version, diff)
@@ -115,8 +115,7 @@ func auth(kind string, lines ...string) string {
 	return "auth {\n" + kind + " {\n" + strings.Join(lines, "\n") + "\n}\n}\n"
 }
 
-// Each field that can hold a secret is stored, but appears in nothing that Terraform or the
-// provider writes.
+// Each field that can hold a secret is stored, but Terraform and the provider write it to no file.
 func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -198,7 +197,7 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	}
 }
 
-// After a change of the URL's host, the values must be sent again, and the plan says so.
+// After the URL's host has changed, the values must be sent again, and the plan says so.
 func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -224,7 +223,7 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
 		t.Errorf("after the move: stored %q", got)
 	}
-	// Under another name it is the same job: it keeps the values, and the host that they are for.
+	// Renaming keeps the job, its values and their host.
 	renamed := strings.NewReplacer(`"nightly"`, `"daily"`)
 	write(t, file, renamed.Replace(moved(2)))
 	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "0 added, 1 changed")
@@ -235,7 +234,7 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "(secret_origin)")
 }
 
-// The secret of a client is sent to its token endpoint, so another one needs it again.
+// The secret of a client is sent to its token endpoint, so another endpoint needs the value again.
 func TestClientSecretsAreNotSentToAnotherTokenEndpoint(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()

@@ -329,7 +329,7 @@ func retry(attributes string) string { return hook + daily + "retry {\n" + lines
 
 func nightly(attributes string) string { return trigger(`expression = "0 0 2 * * ?"; ` + attributes) }
 
-// lines puts each of the arguments of a block, separated by semicolons, on a line of its own.
+// lines puts each argument of a block, separated by semicolons, on its own line.
 func lines(arguments string) string { return strings.ReplaceAll(arguments, "; ", "\n") + "\n" }
 
 func webhook(attributes string) string {
@@ -346,8 +346,8 @@ func TestInvalidJobsAreRefusedAtPlan(t *testing.T) {
 	refusedAtPlan(t, "carillon_job", badJobs)
 }
 
-// refusedAtPlan plans all bad definitions of a resource at once: each must get its own errors and
-// no others. A definition without app or name gets a valid one.
+// refusedAtPlan plans all bad definitions of a resource at once: each must get exactly its own
+// errors. A definition without app or name gets a valid one.
 func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) {
 	t.Helper()
 	f := newFixture(t)

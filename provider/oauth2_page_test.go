@@ -26,11 +26,11 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// login is the authorization server of the page, and a receiver that takes its tokens.
+// login is the authorization server of the page, and a receiver that accepts its tokens.
 type login struct {
 	server, receiver *httptest.Server
 	public           any
-	expired          atomic.Bool // the secret
+	expired          atomic.Bool // of the secret
 	calls            atomic.Int32
 }
 
@@ -72,7 +72,7 @@ func (l *login) signed(assertion string) bool {
 	return err == nil
 }
 
-// in puts the addresses of the servers into a text of the page, and out takes them out of an error.
+// in replaces the page's addresses in a text by those of the servers, and out does the reverse in an error.
 func (l *login) in(text string) string {
 	return strings.NewReplacer("https://login.example.com", l.server.URL, "https://api.example.com", l.receiver.URL).Replace(text)
 }

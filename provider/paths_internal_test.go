@@ -27,7 +27,7 @@ func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {
 	}
 }
 
-// checkPaths takes the tokens of attributes that the API calls otherwise.
+// checkPaths checks the paths of attributes; tokens are the names in the API where they differ.
 func checkPaths(t *testing.T, tokens map[string]string, pointer string, attributes map[string]schema.Attribute) {
 	t.Helper()
 	for name, a := range attributes {
@@ -39,7 +39,7 @@ func checkPaths(t *testing.T, tokens map[string]string, pointer string, attribut
 			pointer = strings.TrimSuffix(pointer, name) + token
 		}
 		if name == "next_fire_times" {
-			continue // nobody writes it
+			continue // users do not set it
 		}
 		switch a := a.(type) {
 		case schema.SingleNestedAttribute:

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// warningsOf returns what terraform prints from its first warning on, without its notes about itself.
+// warningsOf returns Terraform's output from the first warning on, without notes about Terraform itself.
 func warningsOf(t *testing.T, output string) string {
 	t.Helper()
 	notes := regexp.MustCompile(`(?s)Warning: Provider development overrides.*?published\s+releases\.\n`)
@@ -30,7 +30,7 @@ func warningsOf(t *testing.T, output string) string {
 	return strings.Trim(strings.TrimRight(rest, " \n"), "─") + "\n"
 }
 
-// exitCode runs a command whose exit code tells what it found.
+// exitCode runs a command with a meaningful exit code.
 func (d directory) exitCode(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
 	output, err := d.terraform(t, arguments...)
@@ -44,8 +44,8 @@ func (d directory) exitCode(t *testing.T, arguments ...string) (string, int) {
 	return output, 0
 }
 
-// daytime is an hour in Tokyo, which has no daylight saving, from 5 h from now on. So whatever the time is, a
-// daily fire at that hour and one in the next are to come, on the same day.
+// daytime is an hour in Tokyo, which has no daylight saving, at least 5 h from now. So at any time,
+// a daily fire at that hour and one in the next hour are still to come, on the same day.
 type daytime struct {
 	now  time.Time // in Tokyo
 	hour int
@@ -65,7 +65,7 @@ func newDaytime(t *testing.T) daytime {
 	return daytime{now, first.Hour()}
 }
 
-// stable replaces what depends on the time of the test: hours and days.
+// stable replaces hours and days, which depend on the time of the test.
 func (d daytime) stable(output string) string {
 	instants := regexp.MustCompile(`[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d):(\d\d) \+09:00`)
 	start := ""
@@ -104,7 +104,7 @@ func TestPlanShowsHowFiresChange(t *testing.T) {
 		if output := d.must(t, "plan"); strings.Contains(output, title) || !strings.Contains(output, "No changes.") {
 			t.Errorf("the plan after it warns again:\n%s", output)
 		}
-		// What leaves the schedules alone leaves their fires and next fire times alone.
+		// A change of other attributes leaves the fires and next fire times alone.
 		d.rewrite(t, f.config(job("description = \"x\"\n"+hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
 		output := d.must(t, "apply", "-auto-approve")
 		if strings.Contains(output, "Fires change") || strings.Contains(output, "next_fire_times") {
@@ -150,7 +150,7 @@ func undated(output string) string {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT`).ReplaceAllString(output, "yyyy-mm-ddT")
 }
 
-func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
+func TestStoryDaylightSavingWarningIsShownOnceAndResolved(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
@@ -182,8 +182,8 @@ func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	})
 }
 
-// The calendar is of the same plan.
-func TestFiresThatACalendarMovesToAnotherHourAreWarnedOfAtPlan(t *testing.T) {
+// The calendar is in the same plan.
+func TestFiresThatACalendarMovesCauseAWarningAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -228,7 +228,7 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 	}
 }
 
-// Terraform asks about one job after the other, so the provider learns of the nearest changes of the clocks last here.
+// Terraform plans one job after the other. Here, the nearest clock changes come last.
 func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -263,7 +263,7 @@ func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 	mustSay(t, output, "Warning: Daylight saving changes fires: more jobs")
 }
 
-// A fire that passes is no drift, with no plan and no installation changed.
+// A fire that passes is no drift, without a change of plan or installation.
 func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -299,7 +299,7 @@ func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	}
 }
 
-// A calendar is a resource of its own: that it moves fires is no drift of the jobs.
+// A calendar is a separate resource: if it moves fires, the jobs do not drift.
 func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -346,7 +346,7 @@ func TestStoryDriftIsShownAndCorrected(t *testing.T) {
 	})
 }
 
-func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
+func TestPausedJobsAndStoppedAppsAreReportedInEveryPlan(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {

@@ -112,9 +112,9 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 	}
 }
 
-// Configure creates the client but makes no request: the same plan may create the dispatcher that
-// the endpoint leads to. If the dispatcher rejects endpoint or token, the first request reports
-// it; see connection.report.
+// Configure creates the client but sends no request: the same plan may create the dispatcher at the
+// endpoint. If the dispatcher rejects endpoint or token, the first request reports it; see
+// connection.report.
 func (p *carillonProvider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var model providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
@@ -155,8 +155,8 @@ func (p *carillonProvider) Functions(context.Context) []func() function.Function
 	}
 }
 
-// connect checks the settings and returns the connection. With an unknown setting it returns a
-// connection that reports this when it is used: a plan that only creates things does not use it.
+// connect checks the settings and returns the connection. With an unknown setting, using the
+// connection reports that: a plan that only creates resources does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
 	conn := &connection{Plan: plan.New(paths(), plan.WarnedFile())}
 	endpoint := conn.required(diags, model.Endpoint, "endpoint", "the base URL of a dispatcher's API, such as https://carillon.internal:8080")
@@ -200,8 +200,8 @@ const (
 	maxRetryFor     = input.Duration(time.Hour)
 )
 
-// retryFor returns the time of client.Options, which takes a negative one for a single try. An unknown argument is the
-// default: the plan need not wait for it.
+// retryFor returns client.Options.RetryFor, where a negative value turns retries off. An unknown
+// argument means the default, so the plan does not wait for it.
 func retryFor(value types.String, diags *diag.Diagnostics) time.Duration {
 	if value.IsNull() || value.IsUnknown() {
 		return time.Duration(defaultRetryFor)
@@ -280,7 +280,7 @@ func loopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// connection is what the provider block gives to resources and data sources, and what its process knows of the plan.
+// connection is what resources and data sources share: the provider block's settings and the process's Plan.
 type connection struct {
 	*plan.Plan
 	first         *client.Client    // for the first request of a plan, which waits less for a node
@@ -290,7 +290,7 @@ type connection struct {
 	labelsUnknown bool
 }
 
-// unconfigured returns the connection of a provider that has none, as during validation.
+// unconfigured returns the connection of an unconfigured provider, as during validation.
 func unconfigured() *connection {
 	return &connection{Plan: plan.New(paths(), ""), labelsUnknown: true}
 }

@@ -178,7 +178,7 @@ func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 	}
 }
 
-func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
+func TestRunWaitingForItsHostShowsHostAndProbe(t *testing.T) {
 	t.Parallel()
 	probe := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	shown := func(r run.Run) binding.Values {
@@ -195,7 +195,7 @@ func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 	}
 }
 
-// nullsOf returns the attributes of a table, all of them null.
+// nullsOf returns the attributes of a table, all null.
 func nullsOf(t *testing.T, all *binding.Rows) binding.Values {
 	t.Helper()
 	v := binding.Values{}
@@ -209,7 +209,7 @@ func nullsOf(t *testing.T, all *binding.Rows) binding.Values {
 	return v
 }
 
-// textIn returns a text of the type of an attribute.
+// textIn returns a text in the type of an attribute.
 func textIn(t *testing.T, all *binding.Rows, name, text string) attr.Value {
 	t.Helper()
 	value, diags := all.Type.AttrTypes[name].(basetypes.StringTypable).ValueFromString(t.Context(), types.StringValue(text))

@@ -213,7 +213,7 @@ func TestNotFoundFromAProxyRemovesNothing(t *testing.T) {
 	mustSay(t, d.must(t, "plan"), "No changes.")
 }
 
-// A wrong endpoint that reports success for every request must not make a plan create, replace or
+// A wrong endpoint that returns success for every request must not make a plan create, replace or
 // destroy anything.
 func TestSuccessFromAnotherServerRemovesNothing(t *testing.T) {
 	need.Step(t, "provider")

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// renames are the golden files of this page.
+// renames is the directory of this file's golden files.
 const renames = "testdata/rename/"
 
 // jobNamed returns the configuration of a job with another name.
@@ -26,7 +26,7 @@ func later(name string, hour int, more string) string {
 	return strings.Replace(tokyo(name, hour), "\n}", "\n"+more+"}", 1)
 }
 
-// runsOf returns the ids of the runs that are listed under the name of a job of app crm.
+// runsOf returns the ids of the runs listed under a job's name in app crm.
 func (f *fixture) runsOf(t *testing.T, job string) []string {
 	t.Helper()
 	list, err := f.outside.Runs(t.Context(), dispatcher.RunQuery{App: "crm", Job: job})
@@ -50,7 +50,7 @@ func (f *fixture) jobOf(t *testing.T, name string) dispatcher.Job {
 	return job
 }
 
-// fireTimes returns when the triggers fire next, by name. H and jitter are in it.
+// fireTimes returns the next fire times of triggers by name. They depend on H and jitter.
 func fireTimes(job dispatcher.Job) map[string]string {
 	all := map[string]string{}
 	for name, t := range job.Triggers {
@@ -61,8 +61,8 @@ func fireTimes(job dispatcher.Job) map[string]string {
 
 const hashed = "trigger \"h\" {\n  expression = \"H H * * *\"\n  jitter     = \"1h\"\n}\n"
 
-// A story: a job gets another name. It stays the same job, and a second plan is empty.
-func TestRenamedJobKeepsWhatItHad(t *testing.T) {
+// A story: a job is renamed. It stays the same job, and a second plan is empty.
+func TestRenamedJobKeepsItsHistoryAndFires(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -91,7 +91,7 @@ func TestRenamedJobKeepsWhatItHad(t *testing.T) {
 	mustSay(t, d.must(t, "state", "show", "carillon_job.j"), `id = "crm/reports"`, `name = "reports"`)
 }
 
-// A story: a job and a trigger get other names together with another change.
+// A story: a job and a trigger are renamed together with another change.
 func TestJobAndTriggerAreRenamedWithAnotherChange(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestJobAndTriggerAreRenamedWithAnotherChange(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// A story: a trigger gets another name. What says so may stay, and go later, without a change on the server.
-func TestRenamedTriggerKeepsWhatItHad(t *testing.T) {
+// A story: a trigger is renamed. Its renamed_from may stay, and be removed later without a change on the server.
+func TestRenamedTriggerKeepsItsFires(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -141,7 +141,7 @@ func TestRenamedTriggerKeepsWhatItHad(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// changesOf returns the resources in a plan without what Terraform says about itself.
+// changesOf returns the resources in a plan, without notes about Terraform itself.
 func changesOf(t *testing.T, output string) string {
 	t.Helper()
 	_, changes, found := strings.Cut(output, "will perform the following actions:")
@@ -152,7 +152,7 @@ func changesOf(t *testing.T, output string) string {
 	return strings.TrimSpace(changes) + "\n"
 }
 
-// A story: two triggers swap their names, which nobody sees in their definitions.
+// A story: two triggers swap their names, which their definitions do not show.
 func TestTriggersSwapTheirNames(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestTriggersSwapTheirNames(t *testing.T) {
 	}
 }
 
-// A story: the name is taken, which the plan says, or the apply if somebody takes it in between.
+// A story: a taken name is reported by the plan, or by the apply if it was taken in between.
 func TestTakenNameIsRefusedInWords(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -207,7 +207,7 @@ func TestTakenNameIsRefusedInWords(t *testing.T) {
 	d.mustFail(t, []string{"apply", "-auto-approve"}, "Error: The name is taken", "its history is kept under this name until about")
 }
 
-// What cannot be meant is said at its line: by validate, as far as no state is needed, and else by plan.
+// Impossible renames are reported at their line: by validate if they need no state, and otherwise by plan.
 func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -229,8 +229,8 @@ func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// H and jitter hash the names at the start. The plan that renames knows both, and shows the fires as they will be. A later
-// one knows only the names as they are now, and shows no wrong fires.
+// H and jitter hash the original names. The plan of a rename knows both names, and shows the new
+// fires. A later plan knows only the current names, and shows no wrong fires.
 func TestPlanShowsNoWrongFiresOfRenamedTriggers(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -255,8 +255,8 @@ func TestPlanShowsNoWrongFiresOfRenamedTriggers(t *testing.T) {
 	}
 }
 
-// A trigger under a new name that does not say what it was is another trigger.
-func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
+// A trigger with a new name and without renamed_from is a new trigger.
+func TestPlanReportsLossesWithoutRenamedFrom(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f, day := newFixture(t), newDaytime(t)
@@ -266,7 +266,7 @@ func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
 	golden(t, renames+"another_trigger.txt", day.stable(warningsOf(t, d.must(t, "plan"))))
 }
 
-// The rename is done, and the rest of the update is refused: the state has the new names, and the next apply goes on.
+// The rename succeeds and the rest of the update is refused: the state has the new names, and the next apply goes on.
 func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -300,8 +300,8 @@ func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// Addresses are names of Terraform: a moved block renames no job, and with it a changed key of for_each renames one.
-func TestMovedBlocksAndRenamesAreTwoThings(t *testing.T) {
+// Addresses are Terraform's own names. A moved block renames no job, and makes a changed key of for_each a rename.
+func TestMovedBlocksAndRenamesAreIndependent(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -322,8 +322,8 @@ func TestMovedBlocksAndRenamesAreTwoThings(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// Somebody else renamed the job: Terraform finds it under no name that it knows, and the way of the guide takes it over.
-func TestJobThatWasRenamedElsewhereIsTakenOver(t *testing.T) {
+// The job is renamed outside of Terraform, which finds it under no known name. The steps of the guide adopt it.
+func TestJobThatWasRenamedElsewhereIsAdopted(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)

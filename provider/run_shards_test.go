@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// broadcast is the job crm/nightly, whose runs are spread over the six endpoints of a group.
+// broadcast is the job crm/nightly, with runs over the six endpoints of a group.
 const broadcast = app + `
 resource "carillon_endpoint_group" "workers" {
   app      = carillon_app.a.name
@@ -40,8 +40,8 @@ resource "carillon_job" "j" {
 }
 `
 
-// TestRunDataSourcesReadShardsAndCallbacks reads a broadcast of which three shards succeeded, two failed and one waits for
-// its callback.
+// TestRunDataSourcesReadShardsAndCallbacks reads a broadcast: three shards succeeded, two failed
+// and one waits for its callback.
 func TestRunDataSourcesReadShardsAndCallbacks(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestRunDataSourcesReadShardsAndCallbacks(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, `run "nightly"`)
 }
 
-// adopt lets node 1 take the queued runs, of which there are as many.
+// adopt makes node 1 adopt the queued runs. It fails unless their number is runs.
 func (f *fixture) adopt(ctx context.Context, runs int) ([]run.HeldRun, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Token: 1, Limit: 100}
 	found, err := f.store.Adoptable(ctx, query)
@@ -126,8 +126,8 @@ func (f *fixture) adopt(ctx context.Context, runs int) ([]run.HeldRun, error) {
 	return held, err
 }
 
-// spread runs crm/nightly as a broadcast: three shards succeed, two fail and the last one is accepted by its endpoint, which
-// sends a heartbeat. All that happens now.
+// spread runs crm/nightly as a broadcast: three shards succeed, two fail and the last one is
+// accepted by its endpoint, which sends a heartbeat. All of it happens at now.
 func (f *fixture) spread(ctx context.Context, now time.Time) error {
 	node := dispatcher.Node{ID: 1, Name: "node", Version: "test", State: dispatcher.NodeActive}
 	if err := f.store.Register(ctx, node, now); err != nil {

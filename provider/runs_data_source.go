@@ -22,13 +22,13 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// The numbers of runs that one read returns. A page of the API holds at most maxLimit.
+// The numbers of runs that one read returns. A page of the API has at most maxLimit.
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
 )
 
-// queryAttributes are those that say which runs or misfires of an app are read. timed is what is in the time that they give.
+// queryAttributes select the runs or misfires of an app. timed names the objects that their times bound.
 func queryAttributes(what, timed string) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
@@ -141,13 +141,13 @@ func validateRuns(diags *diag.Diagnostics, config binding.Values) {
 	reportProblems(diags, e.ProblemsWith(problems.Err()))
 }
 
-// readQuery returns the reading of what an app has that matches a query.
+// readQuery returns the reading of an app's objects that match a query.
 func readQuery[T any](what string, rows *binding.Rows, expand func(*binding.Expander, binding.Values) dispatcher.RunQuery,
 	list func(*client.Client, context.Context, dispatcher.RunQuery) (client.List[T], error)) reading {
 	return func(ctx context.Context, c *connection, diags *diag.Diagnostics, config binding.Values) binding.Values {
 		var e binding.Expander
 		query := expand(&e, config)
-		// Values could not be checked while they were unknown.
+		// Values that were unknown have not been checked.
 		if reportProblems(diags, e.Problems); diags.HasError() {
 			return config
 		}
@@ -167,7 +167,7 @@ func expandRunQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	return query
 }
 
-// expandQuery returns the query of a data source. It asks for one page, which holds as many as the limit allows.
+// expandQuery returns the query of a data source. It requests one page of the limit's size.
 func expandQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
 		App: e.String("/app", m.Text("app")), Job: e.String("/job", m.Text("job")), Trigger: e.String("/trigger", m.Text("trigger")),
@@ -187,7 +187,7 @@ func expandQuery(e *binding.Expander, m binding.Values) dispatcher.RunQuery {
 	return query
 }
 
-// misfiresSource is carillon_misfires: the fires of an app that were missed.
+// misfiresSource is carillon_misfires: the missed fires of an app.
 var misfiresSource = dataSource{
 	name: "misfires",
 	read: readQuery("misfires", misfiresRows, func(e *binding.Expander, v binding.Values) dispatcher.RunQuery {
@@ -246,7 +246,7 @@ var singleRunRows = binding.Of(binding.Fresh[run.Run], runRows,
 		"The attempts of the run that have ended, the first one first.", binding.AlwaysThere),
 )
 
-// jsonTextRow is JSON as it is written; null if there is none.
+// jsonTextRow is JSON as it is written; null if it is empty.
 func jsonTextRow[P any](name string, field func(P) *json.RawMessage, text string) *binding.Row {
 	return binding.Shown(name, func(of P) string { return string(*field(of)) }, binding.InData, text, binding.EmptyIsNull)
 }
@@ -305,7 +305,7 @@ var phasesRows = binding.Of(binding.Fresh[run.Phases],
 		"of the response."),
 )
 
-// phaseRow is how long a phase took; null if it did not happen.
+// phaseRow is the duration of a phase; null if it did not happen.
 func phaseRow(name string, of func(*run.Phases) input.Duration, text string) *binding.Row {
 	return binding.Shown(name, func(p *run.Phases) string {
 		if d := of(p); d != 0 {
@@ -330,7 +330,7 @@ var causeRows = binding.Of(binding.Fresh[run.Cause],
 		"notification; null for other runs.", binding.EmptyIsNull),
 )
 
-// rangeOf returns an end of the range of a backfill, nil if there is none.
+// rangeOf returns an end of a backfill's range, or nil.
 func rangeOf(c *run.Cause, end func(*run.Range) *time.Time) **time.Time {
 	var at *time.Time
 	if c.Range != nil {
@@ -339,7 +339,7 @@ func rangeOf(c *run.Cause, end func(*run.Range) *time.Time) **time.Time {
 	return &at
 }
 
-// shardRows are which part of a broadcast a run is.
+// shardRows are a run's part of a broadcast.
 var shardRows = binding.Of(binding.Fresh[run.Shard],
 	binding.Whole("index", func(s *run.Shard) *int { return &s.Index }, binding.InData, "From 0 to `total` - 1: the place of its "+
 		"endpoint in the order of ids when the broadcast began."),
@@ -358,7 +358,7 @@ var shardCountsRows = binding.Of(binding.Fresh[run.ShardCounts],
 	binding.Whole("live", func(c *run.ShardCounts) *int { return &c.Live }, binding.InData, "Shards that have not ended."),
 )
 
-// callbackStateRows are what is known of a run whose target says later how its attempt ended.
+// callbackStateRows are the state of a run that waits for its target's callback.
 var callbackStateRows = binding.Of(binding.Fresh[run.CallbackState],
 	binding.Text("endpoint", func(c *run.CallbackState) *string { return &c.Endpoint }, binding.InData, "Id of the endpoint of a "+
 		"group that accepted the attempt; null for targets without a group. Lists of runs do not have it.", binding.EmptyIsNull),
@@ -372,7 +372,7 @@ var callbackStateRows = binding.Of(binding.Fresh[run.CallbackState],
 		if c.Percent == nil {
 			return types.Int64Null()
 		}
-		return types.Int64Value(int64(*c.Percent)) // 0 is not none
+		return types.Int64Value(int64(*c.Percent)) // 0 differs from nil
 	}, binding.InData, "The progress from 0 to 100 that the latest heartbeat with a number reported; null if none did."),
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-dev/carillon/provider/protocol"
 )
 
-// server is the framework's server, but its resources have blocks where the framework has nested
-// attributes. Terraform drops a misspelled name in an object without a word; in a block it reports
-// the line and the nearest name. The framework itself knows no blocks with a label, such as
-// trigger "nightly" {}, though the protocol does. Both forms have the same type, so the values that
+// server is the framework's server, but its resources have blocks in place of nested attributes.
+// Terraform silently drops a misspelled name in an object; in a block it reports the line and the
+// nearest name. The framework itself does not support blocks with a label, such as trigger
+// "nightly" {}, though the protocol does. Both forms have the same type, so the values that
 // Terraform and the framework exchange stay as they are.
 type server struct {
 	tfprotov6.ProviderServer
@@ -28,9 +28,9 @@ func NewServer(ctx context.Context, version string) tfprotov6.ProviderServer {
 	return server{providerserver.NewProtocol6(p)(), p, newJobServer(ctx)}
 }
 
-// The methods up to ReadResource leave to the framework what jobServer does not serve.
+// The methods up to ReadResource pass requests that jobServer does not serve to the framework.
 
-// UpgradeResourceState returns a state in the form of the current schema.
+// UpgradeResourceState converts a state to the current schema.
 func (s server) UpgradeResourceState(
 	ctx context.Context, req *tfprotov6.UpgradeResourceStateRequest,
 ) (*tfprotov6.UpgradeResourceStateResponse, error) {
@@ -40,7 +40,7 @@ func (s server) UpgradeResourceState(
 	return s.ProviderServer.UpgradeResourceState(ctx, req)
 }
 
-// PlanResourceChange returns what an apply will do with a resource.
+// PlanResourceChange returns the planned change of a resource.
 func (s server) PlanResourceChange(
 	ctx context.Context, req *tfprotov6.PlanResourceChangeRequest,
 ) (*tfprotov6.PlanResourceChangeResponse, error) {
@@ -50,7 +50,7 @@ func (s server) PlanResourceChange(
 	return s.ProviderServer.PlanResourceChange(ctx, req)
 }
 
-// ApplyResourceChange does what was planned.
+// ApplyResourceChange applies a planned change.
 func (s server) ApplyResourceChange(
 	ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest,
 ) (*tfprotov6.ApplyResourceChangeResponse, error) {
@@ -60,7 +60,7 @@ func (s server) ApplyResourceChange(
 	return s.ProviderServer.ApplyResourceChange(ctx, req)
 }
 
-// ValidateResourceConfig returns what is wrong in a configuration.
+// ValidateResourceConfig returns the problems of a configuration.
 func (s server) ValidateResourceConfig(
 	ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest,
 ) (*tfprotov6.ValidateResourceConfigResponse, error) {
@@ -82,7 +82,7 @@ func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceReq
 	return resp, err
 }
 
-// CallFunction writes null where OpenTofu leaves an argument out that is null. The framework takes that for a broken
+// CallFunction adds the null arguments that OpenTofu omits. The framework would report a broken
 // client.
 func (s server) CallFunction(ctx context.Context, req *tfprotov6.CallFunctionRequest) (*tfprotov6.CallFunctionResponse, error) {
 	call := *req
@@ -110,10 +110,10 @@ func (s server) GetProviderSchema(
 	return resp, nil
 }
 
-// jobServer serves the requests about jobs, of which a configuration may have thousands. It does what the framework would
-// do, but with a table of the attributes: the framework looks up the schema again for each attribute at each of several
-// walks through a request, which is most of what a plan costs. A method returns nil if the request is one for
-// the framework: it is rare, or there is a mistake that the framework has a message for.
+// jobServer serves the requests about jobs, of which a configuration may have thousands. It does the
+// framework's work with a table of the attributes: the framework looks up the schema for each attribute at
+// each of several walks through a request, which is most of the cost of a plan. A method returns nil for
+// requests that the framework must serve: rare ones, and mistakes for which the framework has a message.
 type jobServer struct {
 	protocol.Table
 	version int64 // of the schema
@@ -126,8 +126,8 @@ func newJobServer(ctx context.Context) jobServer {
 	return jobServer{protocol.Of(ctx, schema), schema.Version}
 }
 
-// upgrade returns the state as it is stored. Terraform has removed what the schema no longer has, and takes what is not
-// there yet for null.
+// upgrade returns the stored state. Terraform has removed attributes that the schema no longer has,
+// and takes missing ones for null.
 func (s jobServer) upgrade(req *tfprotov6.UpgradeResourceStateRequest) *tfprotov6.UpgradeResourceStateResponse {
 	if req.TypeName != jobType || req.Version != s.version || req.RawState == nil || len(req.RawState.JSON) == 0 {
 		return nil
@@ -135,8 +135,8 @@ func (s jobServer) upgrade(req *tfprotov6.UpgradeResourceStateRequest) *tfprotov
 	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: &tfprotov6.DynamicValue{JSON: req.RawState.JSON}}
 }
 
-// validate leaves it to the framework to say that something is missing, and that an old client would store values that
-// are write-only.
+// validate lets the framework report missing attributes, and old clients that would store
+// write-only values.
 func (s jobServer) validate(
 	ctx context.Context, conn *connection, req *tfprotov6.ValidateResourceConfigRequest,
 ) *tfprotov6.ValidateResourceConfigResponse {
@@ -152,11 +152,11 @@ func (s jobServer) validate(
 	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocol.Diagnostics(diags)}
 }
 
-// read returns the state that it got if the job is as it was.
+// read returns the given state if the job has not changed.
 func (s jobServer) read(
 	ctx context.Context, conn *connection, req *tfprotov6.ReadResourceRequest,
 ) (*tfprotov6.ReadResourceResponse, error) {
-	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks there what was just imported
+	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks new imports there
 		return nil, nil
 	}
 	given, ok := s.Decode(ctx, req.CurrentState)
@@ -179,7 +179,7 @@ func (s jobServer) read(
 	return resp, err
 }
 
-// plan plans jobs that are created or changed, or stay as they are.
+// plan plans jobs that are created, changed or unchanged.
 func (s jobServer) plan(
 	ctx context.Context, conn *connection, req *tfprotov6.PlanResourceChangeRequest,
 ) (*tfprotov6.PlanResourceChangeResponse, error) {
@@ -231,7 +231,7 @@ func (s jobServer) apply(
 	return resp, nil
 }
 
-// change decodes what a plan or an apply is about.
+// change decodes the values of a plan or an apply.
 func (s jobServer) change(ctx context.Context, config, planned, prior *tfprotov6.DynamicValue) (c change, ok bool) {
 	sources := []*tfprotov6.DynamicValue{config, planned}
 	if c.isNew = protocol.IsNull(prior); !c.isNew {

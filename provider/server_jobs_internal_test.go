@@ -8,15 +8,15 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 )
 
-// Where the table of attributes lacks something, jobs would be planned in another way than the schema says.
-func TestTableOfJobsHoldsAllThatTheSchemaSays(t *testing.T) {
+// If the table lacks something of the schema, jobs would be planned differently than the schema says.
+func TestTableOfJobsSupportsTheWholeSchema(t *testing.T) {
 	t.Parallel()
 	for _, name := range newJobServer(t.Context()).Unclear {
 		t.Errorf("%s has a default, validator or plan modifier that the table does not hold", name)
 	}
 }
 
-// configuredJob is a configuration as Terraform sends it.
+// configuredJob returns a configuration as Terraform sends it.
 func configuredJob(t *testing.T, s jobServer) *tfprotov6.DynamicValue {
 	t.Helper()
 	target, hook, job := nullsOf(t, targetRows), nullsOf(t, webhookRows), nullsOf(t, jobRows)

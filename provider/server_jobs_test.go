@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-dev/carillon/provider"
 )
 
-// values are the attributes of an object; those that are left out are null.
+// values are the attributes of an object; missing ones are null.
 type values map[string]any
 
-// twin is a server of the provider with an API of its own. Of two, one serves jobs by itself and one leaves them to the
-// framework.
+// twin is a server of the provider with its own API. One twin serves jobs by itself, and the other
+// leaves them to the framework.
 type twin struct {
 	*fixture
 	tfprotov6.ProviderServer
@@ -53,13 +53,13 @@ func newTwin(t *testing.T, s tfprotov6.ProviderServer) *twin {
 	return &twin{f, s, schema, schema.ValueType()}
 }
 
-// newTwins returns the server that Terraform starts, and the framework's with the same resources.
+// newTwins returns the server that Terraform starts, and the framework's server with the same resources.
 func newTwins(t *testing.T) (own, framework *twin) {
 	t.Helper()
 	return newTwin(t, provider.NewServer(t.Context(), "test")), newTwin(t, providerserver.NewProtocol6(provider.New("test")())())
 }
 
-// fill returns a value of a type from values, lists, maps and what tftypes knows.
+// fill returns a value of a type from values, lists, maps and Go values of tftypes.
 func fill(kind tftypes.Type, value any) tftypes.Value {
 	switch kind := kind.(type) {
 	case tftypes.Object:
@@ -117,7 +117,7 @@ func (w *twin) decoded(t *testing.T, value *tfprotov6.DynamicValue) tftypes.Valu
 	return got
 }
 
-// proposed is what Terraform proposes: the configuration, and where it leaves out what the API may decide, the state.
+// proposed returns Terraform's proposed state: the configuration, completed from the state where the API may decide.
 func proposed(t *testing.T, attributes []*tfprotov6.SchemaAttribute, config, prior tftypes.Value) tftypes.Value {
 	t.Helper()
 	if config.IsNull() || !config.IsKnown() || prior.IsNull() {
@@ -178,7 +178,7 @@ func (w *twin) apply(t *testing.T, config, prior tftypes.Value, planned *tfproto
 	return resp
 }
 
-// told are diagnostics and paths as text.
+// told returns diagnostics and paths as text.
 func told(diags []*tfprotov6.Diagnostic, paths ...*tftypes.AttributePath) (all []string) {
 	for _, d := range diags {
 		all = append(all, fmt.Sprintf("%s %s: %s: %s", d.Severity, d.Attribute, d.Summary, d.Detail))
@@ -189,7 +189,7 @@ func told(diags []*tfprotov6.Diagnostic, paths ...*tftypes.AttributePath) (all [
 	return all
 }
 
-// agree reports as an error whatever differs between the responses of the twins.
+// agree reports differences between the responses of the twins as errors.
 func agree(t *testing.T, own, framework tftypes.Value, ownTold, frameworkTold []string) {
 	t.Helper()
 	if diff := cmp.Diff(frameworkTold, ownTold); diff != "" {
@@ -204,10 +204,10 @@ func agree(t *testing.T, own, framework tftypes.Value, ownTold, frameworkTold []
 
 const (
 	attributeOfWebhook = "webhook"
-	yearly             = "0 4 1 1 *" // no fire passes while the twins are compared
+	yearly             = "0 4 1 1 *" // so that no fire passes during the comparison
 )
 
-// hookTo is a target that calls a webhook with these attributes, too.
+// hookTo returns a webhook target with these additional attributes.
 func hookTo(more values) values {
 	hook := values{"url": "https://example.com/hook"}
 	for name, value := range more {
@@ -216,7 +216,7 @@ func hookTo(more values) values {
 	return values{attributeOfWebhook: hook}
 }
 
-// plainJob is crm/nightly with these attributes instead of its own.
+// plainJob returns crm/nightly with these attributes replaced.
 func plainJob(more values) values {
 	job := values{
 		"app": "crm", "name": "nightly", "target": hookTo(nil), "trigger": values{"a": values{"expression": yearly, "timezone": "UTC"}},
@@ -227,7 +227,7 @@ func plainJob(more values) values {
 	return job
 }
 
-// completeJob has a value for nearly everything.
+// completeJob has a value for nearly every attribute.
 func completeJob() values {
 	secret := func(name string) values { return values{"reference": "env:SECRET_CRM_" + name} }
 	return plainJob(values{
@@ -248,7 +248,7 @@ func completeJob() values {
 	})
 }
 
-// changedJobs are configurations by what they say.
+// changedJobs are configurations by their description.
 func changedJobs() map[string]values {
 	unknown := tftypes.UnknownValue
 	lambda := values{"lambda": values{"function": "report", "assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/r"}}}
@@ -372,7 +372,7 @@ func TestJobsAreWrittenAndReadAsTheFrameworkDoes(t *testing.T) {
 			}
 			resp := w.apply(t, config, prior[w], planned.PlannedState)
 			for _, d := range resp.Diagnostics {
-				d.Detail = "" // it names the time of the change
+				d.Detail = "" // it contains the time of the change
 			}
 			return resp.NewState, resp.Diagnostics
 		}},

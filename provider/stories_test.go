@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// story runs a test with terraform and with OpenTofu, each with an API of its own. What they print is compared with the
-// same files.
+// story runs a test with terraform and with OpenTofu, each with its own API. The output of both is
+// compared with the same files.
 func story(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	eachClient(t, func(t *testing.T, client clientProgram) {
@@ -23,10 +23,10 @@ func story(t *testing.T, test func(t *testing.T, f *fixture)) {
 	})
 }
 
-// clientProgram is terraform or tofu, and where it is.
+// clientProgram is terraform or tofu, with its path.
 type clientProgram struct{ name, path string }
 
-// file returns the name of a golden file of which OpenTofu has its own, as it shows another part of what does not change.
+// file returns the name of a golden file that differs for OpenTofu, which shows other unchanged attributes.
 func (c clientProgram) file(name string) string {
 	if c.name == "tofu" {
 		return strings.TrimSuffix(name, ".txt") + "_tofu.txt"
@@ -45,7 +45,7 @@ func eachClient(t *testing.T, test func(t *testing.T, client clientProgram)) {
 	}
 }
 
-// golden compares what terraform printed with a file, or writes the file with -update.
+// golden compares Terraform's output with a file, or writes the file with -update.
 func golden(t *testing.T, file, printed string) {
 	t.Helper()
 	overrides := regexp.MustCompile(`(?s)\n?Warning: Provider development overrides.*?applying\s+changes\s+may.*?releases\.\n`)
@@ -61,7 +61,7 @@ func golden(t *testing.T, file, printed string) {
 	}
 }
 
-// planOf returns the actions of a plan with their count, from the first action on.
+// planOf returns the actions of a plan with their count.
 func planOf(t *testing.T, output string) string {
 	t.Helper()
 	from, count := strings.Index(output, "\n  # "), strings.Index(output, "\nPlan: ")
@@ -77,9 +77,9 @@ func asTerraform(printed string) string {
 	return strings.NewReplacer("OpenTofu", "Terraform", " (current -> planned)", "").Replace(printed)
 }
 
-// A story: what an operator does not allow the app is told at plan, also if the same plan creates the app. What is
-// allowed is applied, and a second plan is empty.
-func TestStoryLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+// A story: violations of the operator's bounds are reported at plan, even if the same plan creates
+// the app. A permitted function is applied, and a second plan is empty.
+func TestStoryLambdaOutsideOfTheBoundsIsReportedAtPlan(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
@@ -96,8 +96,8 @@ func TestStoryLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 	})
 }
 
-// A story: a job for one instant. One in the past, and a local time without a zone, are refused at plan. After its fire it
-// is deleted on its own, and a plan tells why it is missing.
+// A story: a one-shot job. A past time, and a local time without a zone, are refused at plan. After
+// its fire the job is deleted by itself, and a plan says why it is missing.
 func TestStoryInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestStoryInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
 	})
 }
 
-// errorsOf is what terraform printed, without the plan before its first error.
+// errorsOf returns Terraform's output from the first error on.
 func errorsOf(output string) string {
 	if at := strings.Index(output, "\nError: "); at >= 0 {
 		return output[at:]

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// businessDays are those of England in 2033, written from a calendar on paper. Month by month, and with the offset of
-// London: summer time is from March 27 to October 30.
+// businessDays are the business days of England in 2033 from a paper calendar, by month, with the
+// offset of London: summer time is from March 27 to October 30.
 const businessDays = `
 	01 +00:00 4 5 6 7  10 11 12 13 14  17 18 19 20 21  24 25 26 27 28  31
 	02 +00:00 1 2 3 4  7 8 9 10 11  14 15 16 17 18  21 22 23 24 25  28
@@ -29,7 +29,7 @@ const businessDays = `
 	11 +00:00 1 2 3 4  7 8 9 10 11  14 15 16 17 18  21 22 23 24 25  28 29 30
 	12 +00:00 1 2  5 6 7 8 9  12 13 14 15 16  19 20 21 22 23  28 29 30`
 
-// paydays are the last business days of the months.
+// paydays are the last business days of each month.
 const paydays = `
 	Mon 2033-01-31 09:00:00 +00:00
 	Mon 2033-02-28 09:00:00 +00:00
@@ -44,8 +44,8 @@ const paydays = `
 	Wed 2033-11-30 09:00:00 +00:00
 	Fri 2033-12-30 09:00:00 +00:00`
 
-// invoices go out on the 1st and the 15th, or on the next business day: on January 1, a holiday that is made up for on
-// Monday follows the weekend; on April 15, Easter does.
+// invoices are sent on the 1st and the 15th, or on the next business day. January 1 is a Saturday
+// with a substitute holiday on Monday; April 15 is Good Friday.
 const invoices = `
 	Tue 2033-01-04 08:00:00 +00:00
 	Mon 2033-01-17 08:00:00 +00:00
@@ -72,7 +72,7 @@ const invoices = `
 	Thu 2033-12-01 08:00:00 +00:00
 	Thu 2033-12-15 08:00:00 +00:00`
 
-// listed returns the lines of a text that are not empty, without the space around them.
+// listed returns the non-empty lines of a text, trimmed.
 func listed(text string) []string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -83,7 +83,7 @@ func listed(text string) []string {
 	return all
 }
 
-// mornings returns 08:00 of each business day, without the name of the weekday.
+// mornings returns 08:00 of each business day, without the weekday.
 func mornings() []string {
 	var all []string
 	for _, line := range listed(businessDays) {
@@ -95,9 +95,9 @@ func mornings() []string {
 	return all
 }
 
-// A story: what may run on business days alone moves to the next or the previous one and keeps its time of day,
-// through a whole year with its holidays and both changes of the clocks.
-func TestStoryBusinessDaysOfAYearAreThoseOfAList(t *testing.T) {
+// A story: fires limited to business days move to the next or the previous one and keep their time
+// of day, through a whole year with its holidays and both clock changes.
+func TestStoryBusinessDaysOfAYearMatchAList(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {

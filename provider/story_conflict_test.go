@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A story: between a plan and its apply, Ann changes a calendar and a job and deletes another job; later she changes the
-// app. An apply overwrites none of it, and says who changed what and when.
+// A story: between a plan and its apply, Ann changes a calendar and a job and deletes another job;
+// later she changes the app. An apply overwrites none of it, and says who changed what and when.
 func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// refused returns what an apply says of a plan of other descriptions, before which Ann does something.
+		// refused plans other descriptions, lets Ann make a change, and returns the output of the apply.
 		refused := func(resources string, does func()) string {
 			d.rewrite(t, regexp.MustCompile(`(`+resources+`)" "\w+" {[^}]*?description += "`).ReplaceAllString(main, "${0}Planned: "))
 			d.must(t, "plan", "-out=saved.plan")

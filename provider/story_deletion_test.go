@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A story: a calendar goes with its last use and a job goes, in one apply; the history of the job stays. Then the app is
-// to go, and a job that somebody else has declared in it keeps it.
-func TestStoryDeletionKeepsHistoryAndWhatOthersDeclared(t *testing.T) {
+// A story: one apply deletes a calendar with its last use, and a job, whose history stays. Then the
+// app cannot be deleted, because it has a job of another configuration.
+func TestStoryDeletionKeepsHistoryAndOtherDeclarations(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// counted returns the different warnings of a plan in order, each with the number of times that it is shown. The names of
-// the shops are left out: those are shown that Terraform comes to first.
+// counted returns the different warnings of a plan in order, each with its count. It omits the
+// names of the shops, because Terraform's order varies.
 func counted(t *testing.T, output string) string {
 	t.Helper()
 	times := map[string]int{}
@@ -32,8 +32,8 @@ func counted(t *testing.T, output string) string {
 	return strings.Join(all, "\n")
 }
 
-// A story: 60 jobs of one block; "make bench" has 1,000. What is to be said of all of them is said of a few and counted,
-// when they are planned, and when all their schedules change.
+// A story: 60 jobs of one block; "make bench" has 1,000. Warnings about all of them are shown for a
+// few jobs and counted, when the jobs are planned, and when all their schedules change.
 func TestStoryWarningsOfManyJobsAreCounted(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A story: a job with secrets that only the API stores. A plan says that a secret is there, and that a new version
-// of it is sent, and never what it is. Neither what Terraform prints, nor its plan, state and log hold a value.
+// A story: a job with secrets that only the API stores. A plan shows that a secret exists and that a new version
+// is sent, but never its value. Neither the output of Terraform, nor its plan, state and log contain a value.
 func TestStorySecretsAreRotatedByVersionAndShownNowhere(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestStorySecretsAreRotatedByVersionAndShownNowhere(t *testing.T) {
 		stores := func(canary string) {
 			t.Helper()
 			got := f.stored(t)
-			delete(got, "current") // the API has checked its form
+			delete(got, "current") // the API has checked its format
 			if diff := cmp.Diff(map[string]string{"next": "env:SECRET_CRM_NEXT", "token": canary}, got); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}

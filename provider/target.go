@@ -15,10 +15,10 @@ import (
 // targetKinds are the names of all kinds of target. To add one, add its rows.
 var targetKinds = []string{"webhook", "lambda", "sqs", "sns", "group"}
 
-// followKinds are those that what follows a run can be told to: a request to an endpoint group is a job of its own.
+// followKinds returns the kinds of target for a run's outcome: a request to an endpoint group needs its own job.
 func followKinds() []string { return targetKinds[:4] }
 
-// targetRows are what a run calls.
+// targetRows are the target of a run.
 var targetRows = binding.Of(binding.Fresh[target.Target],
 	targetBlocks(targetKinds, func(_, text string) string { return text + " Default: the target is of another kind." }),
 	binding.Shown("kind", func(t *target.Target) string { return string(t.Summary().Kind) }, binding.InData, "`webhook`, `lambda`, "+
@@ -27,13 +27,13 @@ var targetRows = binding.Of(binding.Fresh[target.Target],
 		"its port unless that is the scheme's, or the name of the function, group, queue or topic."),
 )
 
-// followTargetRows are what is told how a run ended.
+// followTargetRows are the target that gets the outcome of a run.
 var followTargetRows = binding.Of(binding.Fresh[target.Target],
 	targetBlocks(followKinds(), func(kind, _ string) string {
 		return "As `" + kind + "` in `target` of the job. Default: the target is of another kind."
 	}))
 
-// targetBlocks are the blocks of kinds of target. While it is unknown whether one is null, the number of kinds cannot be checked.
+// targetBlocks are the blocks of kinds of target. The number of kinds cannot be checked while one may still be null.
 func targetBlocks(kinds []string, describe func(kind, text string) string) binding.List {
 	all := binding.List{
 		binding.Block("webhook", binding.Nested(func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows), binding.Optional,
@@ -58,7 +58,7 @@ func targetBlocks(kinds []string, describe func(kind, text string) string) bindi
 			"never after it may have received the request."), binding.Decides(kinds...)))
 }
 
-// request are the fields that webhooks and requests to endpoint groups have in common.
+// request has the fields that webhooks and requests to endpoint groups share.
 type request struct {
 	method, body, expectBody *string
 	headers                  *map[string]string
@@ -73,7 +73,7 @@ func requestOf(w *target.Webhook) *request {
 	return &request{&w.Method, &w.Body, &w.ExpectBody, &w.Headers, &w.Timeout, &w.SuccessCodes, &w.CloudEvents, &w.Callback, &w.TraceContext}
 }
 
-// requestRows take the rows of method and body, which alerts describe in their own way.
+// requestRows takes the rows of method and body, which alerts describe differently.
 func requestRows(method, body string) binding.List {
 	return binding.List{
 		binding.Text("method", func(r *request) *string { return r.method }, binding.Default, method, binding.EmptyIsValue,
@@ -115,7 +115,7 @@ func jobRequestRows() binding.List {
 				"`--callback-url`. Default: 202 is a success like any other."))
 }
 
-// templateActions are the fields of templates as a user writes them.
+// templateActions returns the fields of templates as a user writes them.
 func templateActions(fields []string) []string {
 	var all []string
 	for _, field := range fields {
@@ -124,7 +124,7 @@ func templateActions(fields []string) []string {
 	return all
 }
 
-// traceContextRow is the row of every kind of target; how says where the target finds the context.
+// traceContextRow is a row of every kind of target; how describes where the target finds the context.
 func traceContextRow[P any](how string, field func(P) *bool) *binding.Row {
 	return binding.Bool("trace_context", field, binding.Optional, "Whether the target gets the W3C trace context of the attempt, "+how+
 		", to continue the "+
@@ -145,7 +145,7 @@ var webhookRows = binding.Of(binding.Fresh[target.Webhook],
 	binding.Within(protectedBy, protectionRows()),
 )
 
-// protected are the fields that say how requests are signed, authenticate and connect.
+// protected has the fields for the signature, authentication and TLS of requests.
 type protected struct {
 	signing **target.Signing
 	auth    **target.Auth
@@ -185,7 +185,7 @@ var tlsRows = binding.Of(binding.Fresh[target.TLS],
 		binding.Optional, "PEM private key of the client certificate. Default: none.", binding.Decides(""), binding.Hides("client_key")),
 )
 
-// sharedMessage are the fields that a message to a queue and one to a topic have in common.
+// sharedMessage has the fields that messages to a queue and to a topic share.
 type sharedMessage struct {
 	body, group  *string
 	attributes   *map[string]string
@@ -213,8 +213,8 @@ func messageTimeoutRow[P any](field func(P) *input.Duration) *binding.Row {
 	return binding.Duration("timeout", field, binding.Default, "Time limit of one attempt, from `100ms` to `24h`.")
 }
 
-// decidesOfResource is what cannot be judged while the ARN of a queue or topic is unknown: region and role must agree, and
-// whether it is a FIFO one decides about its group.
+// decidesOfResource are attributes that cannot be checked while the ARN of a queue or topic is
+// unknown: region and role must agree, and only a FIFO one has a group.
 var decidesOfResource = binding.Decides("assume_role/role_arn", "message_group_id")
 
 var sqsRows = binding.Of(binding.Fresh[target.SQS],
@@ -235,7 +235,7 @@ var snsRows = binding.Of(binding.Fresh[target.SNS],
 	}, messageRows("topic", "publish the message")),
 )
 
-// roleRow is the role of a target of AWS. verb says what a node does as the role.
+// roleRow is the role of an AWS target. verb is what a node does with the role.
 func roleRow[P any](verb string, field func(P) **target.AssumeRole) *binding.Row {
 	return binding.Block("assume_role", binding.Nested(field, assumeRoleRows), binding.Optional,
 		"A role to "+verb+" as. Default: the node's own.")
@@ -254,7 +254,7 @@ var lambdaRows = binding.Of(binding.Fresh[target.Lambda],
 	binding.Text("invocation", func(l *target.Lambda) *target.Invocation { return &l.Invocation }, binding.Default,
 		"`RequestResponse` waits for the "+
 			"result of the function. `Event` succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and "+
-			"retries.", binding.Decides("client_context", "callback")), // only one kind has a context, and only the other a callback
+			"retries.", binding.Decides("client_context", "callback")), // client_context and callback each need one of the types
 	binding.Text("region", func(l *target.Lambda) *string { return &l.Region }, binding.Optional, "Region of the function. Default: "+
 		"that of its ARN, or else that of the node.", binding.Decides("region", "assume_role/role_arn")),
 	binding.JSON("client_context", func(l *target.Lambda) *json.RawMessage { return &l.ClientContext }, binding.Optional,
@@ -315,18 +315,18 @@ var xxlJobRows = binding.Of(binding.Fresh[target.XXLJobRun],
 		"How long after it accepted a run an executor may call back, from `1s` to `7d`. After it, the attempt is timed out."),
 )
 
-// timeRow is a duration of which zero is not a value: the API takes it for the default.
+// timeRow is a duration where zero is invalid, because the API takes it for the default.
 func timeRow[P any](name string, field func(P) *input.Duration, of binding.Presence, text string, options ...binding.Option) *binding.Row {
 	return binding.Duration(name, field, of, text, append(options,
 		binding.NotZero(input.CodeDurationMin, "duration 0s is too short; leave it out for the default"))...)
 }
 
-// secretRow is a secret that must be there.
+// secretRow is a required secret.
 func secretRow[P any](name string, field func(P) *target.Secret, text string) *binding.Row {
 	return binding.Part(name, binding.Nested(field, binding.Secrets), binding.Required, text+" Set `reference` or `value`.")
 }
 
-// authRows are how requests authenticate. While it is unknown whether one is null, the number of kinds cannot be checked.
+// authRows are the kinds of authentication. The number of kinds cannot be checked while one may still be null.
 var authRows = binding.Of(binding.Fresh[target.Auth],
 	binding.Block("basic", binding.Nested(func(a *target.Auth) **target.BasicAuth { return &a.Basic }, basicRows), binding.Optional,
 		"HTTP basic authentication. Default: none.", binding.Decides("")),
@@ -350,7 +350,7 @@ var bearerRows = binding.Of(binding.Fresh[target.BearerAuth],
 	secretRow("token", func(b *target.BearerAuth) *target.Secret { return &b.Token }, "The token."),
 )
 
-var apiKeyRows = binding.Of(binding.Fresh[target.APIKeyAuth], // exactly one of header and query must be set
+var apiKeyRows = binding.Of(binding.Fresh[target.APIKeyAuth], // exactly one of header and query is required
 	binding.Text("header", func(a *target.APIKeyAuth) *string { return &a.Header }, binding.Optional, "Name of the header, such as "+
 		"`X-Api-Key`. Default: the key is in the query.", binding.Decides("")),
 	binding.Text("query", func(a *target.APIKeyAuth) *string { return &a.Query }, binding.Optional, "Name of the query parameter. "+
@@ -375,7 +375,7 @@ var credentialsRows = binding.Of(binding.Fresh[target.AWSCredentials],
 		binding.Secrets), binding.Optional, "Session token of temporary credentials. Default: none."),
 )
 
-// ofClient is what depends on how the client authenticates.
+// ofClient are attributes that depend on how the client authenticates.
 var ofClient = []binding.Option{binding.Decides(""), binding.Hides("client_secret", "private_key")}
 
 var oauth2Rows = binding.Of(binding.Fresh[target.OAuth2Auth],

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// queueJob is a job of an app that may use its queue and its topic.
+// queueJob returns a job of an app that may use its queue and its topic.
 func queueJob(f *fixture, target string) string {
 	return f.config(`resource "carillon_app" "a" {
 		name = "crm"
@@ -48,7 +48,7 @@ func TestJobsOfQueuesAndTopicsAreStoredAndImported(t *testing.T) {
 	f := newFixture(t)
 	imported := resource.TestStep{
 		ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-		ImportStateVerifyIgnore: []string{"target.sqs.timeout"}, // 1m0s is the same
+		ImportStateVerifyIgnore: []string{"target.sqs.timeout"}, // 1m0s is equivalent
 	}
 	f.run(t,
 		resource.TestStep{

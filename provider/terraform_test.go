@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// TestMain removes the directory that tests share.
+// TestMain removes the shared directory.
 func TestMain(m *testing.M) {
 	m.Run()
 	_ = os.RemoveAll(scratch())
@@ -28,11 +28,11 @@ var scratch = sync.OnceValue(func() string {
 	return dir
 })
 
-// errNoTerraform is returned by terraform on a machine without it.
+// errNoTerraform is the error of terraform on a machine without it.
 var errNoTerraform = errors.New("neither terraform nor tofu is on PATH, and CARILLON_TERRAFORM names none")
 
-// terraform finds the client that acceptance tests run, and tells plugin-testing about it.
-// Nothing here needs a network.
+// terraform finds the client for acceptance tests, and configures plugin-testing to use it. The
+// tests need no network.
 var terraform = sync.OnceValues(func() (string, error) {
 	client := ""
 	for _, name := range []string{os.Getenv("CARILLON_TERRAFORM"), "terraform", "tofu"} {
@@ -68,7 +68,7 @@ var terraform = sync.OnceValues(func() (string, error) {
 	return client, nil
 })
 
-// needTerraform skips the test if there is no terraform. With CI=true that is a failure.
+// needTerraform skips the test without terraform. With CI=true the test fails.
 func needTerraform(t *testing.T) string {
 	t.Helper()
 	client, err := terraform()
@@ -81,7 +81,7 @@ func needTerraform(t *testing.T) string {
 	return client
 }
 
-// providerBinary builds the provider once, as a user runs it, and returns its directory.
+// providerBinary builds the provider once and returns its directory.
 var providerBinary = sync.OnceValues(func() (string, error) {
 	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", scratch(), "./cmd/terraform-provider-carillon").CombinedOutput()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// carillon lint must know what the provider knows. Write the file again with
-// UPDATE_TFCONFIG=1 go test ./provider -run TestLintKnowsTheSchemaOfTheProvider.
+// carillon lint must know the provider's schema. To write its file again, run UPDATE_TFCONFIG=1 go
+// test ./provider -run TestLintKnowsTheSchemaOfTheProvider.
 func TestLintKnowsTheSchemaOfTheProvider(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "dispatcher", "tfconfig", "schema.json")
@@ -46,7 +46,7 @@ func TestLintKnowsTheSchemaOfTheProvider(t *testing.T) {
 	}
 }
 
-// lintSchema returns attributes as package tfconfig has them: nested ones that users write are blocks.
+// lintSchema returns attributes in the form of package tfconfig: nested ones that users write are blocks.
 func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.Schema {
 	t.Helper()
 	all := tfconfig.Schema{}
@@ -62,7 +62,7 @@ func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.S
 		default:
 			one.Kind = lintKind(a.GetType())
 		}
-		if name == "delays" { // Terraform compares each of them by its text
+		if name == "delays" { // Terraform compares their texts
 			one.Kind = tfconfig.Durations
 		}
 		if one.Kind == "" && !one.ReadOnly {
@@ -73,7 +73,7 @@ func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.S
 	return all
 }
 
-// lintKind returns the kind of an attribute, or nothing.
+// lintKind returns the kind of an attribute, or "".
 func lintKind(of attr.Type) tfconfig.Kind {
 	switch of := of.(type) {
 	case binding.SemanticType[binding.DurationText]:

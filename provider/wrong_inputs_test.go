@@ -6,9 +6,9 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// A story: everything that is wrong with three resources is told at once. Each error says in words what is wrong, points
-// to its line, and names the value, the rule and the way out.
-func TestStoryWrongInputsAreToldAtTheirLines(t *testing.T) {
+// A story: all problems of three resources are reported at once. Each error explains the problem,
+// points to its line, and names the value, the rule and the fix.
+func TestStoryWrongInputsAreReportedAtTheirLines(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client clientProgram) {

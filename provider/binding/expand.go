@@ -14,24 +14,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Expander turns Terraform values into fields of the domain; a flattener goes the way back.
-// A null value gives the zero value, or the default that is passed. Each value is named by the
-// JSON pointer that the API uses for it, so that problems from both sides can be compared.
-// The zero expander is ready to use.
+// Expander turns Terraform values into fields of the domain; a flattener does the reverse. A null
+// value becomes the zero value, or the default that is passed. Each value is named by the API's
+// JSON pointer, so that problems from both sides can be compared. The zero expander is ready to
+// use.
 type Expander struct {
-	// Problems are the values that do not have the form of their type, such as a bad duration.
+	// Problems are those of values with a malformed text, such as a bad duration.
 	Problems input.Problems
 	// Unknown are the pointers of values that Terraform learns only during apply.
 	Unknown []string
-	// Incomplete are the pointers of values whose rules cannot be checked as a whole because a
-	// part is unknown. Rules about their known parts still hold.
+	// Incomplete are the pointers of values that cannot be checked as a whole because a part is
+	// unknown. Their known parts are still checked.
 	Incomplete []string
 	// Versions are the value_version attributes of secrets, by the pointer of the secret. The
 	// domain has no such field: only Terraform needs it.
 	Versions map[string]types.String
 }
 
-// markUnknown remembers the pointer if v is unknown, and returns whether it is.
+// markUnknown records the pointer if v is unknown, and reports whether it is.
 func (e *Expander) markUnknown(pointer string, v interface{ IsUnknown() bool }) bool {
 	if v.IsUnknown() {
 		e.Unknown = append(e.Unknown, pointer)
@@ -55,16 +55,16 @@ func contains(outer, inner string) bool {
 	return inner == outer || strings.HasPrefix(inner, outer+"/")
 }
 
-// ProblemsWith returns the problems found while expanding, together with those in err, which
-// is the domain's verdict on the result. It drops problems about unknown values. It also drops
-// the domain's problem with a value that could not be expanded: that value became zero, so the
-// second message would only confuse.
+// ProblemsWith returns the problems found while expanding, together with those in err, which is the
+// domain's validation of the result. It drops problems of unknown values. It also drops the
+// domain's problem for a value that could not be expanded: that value became zero, so a second
+// message would only confuse.
 func (e *Expander) ProblemsWith(err error) input.Problems {
 	var fromDomain input.Problems
 	fromDomain.AddError("", err)
 	var all input.Problems
 	for _, p := range e.Problems {
-		if !e.IsUnknown(p.Path) { // the form of a known value does not depend on others
+		if !e.IsUnknown(p.Path) { // malformed whatever the other values are
 			all = append(all, p)
 		}
 	}
@@ -77,7 +77,7 @@ func (e *Expander) ProblemsWith(err error) input.Problems {
 	return all
 }
 
-// AboutKnown returns the problems whose values are known, and with them all that their rules depend on.
+// AboutKnown returns the problems of known values with rules that depend only on known values.
 func (e *Expander) AboutKnown(problems input.Problems) input.Problems {
 	var kept input.Problems
 	for _, p := range problems {
@@ -88,7 +88,7 @@ func (e *Expander) AboutKnown(problems input.Problems) input.Problems {
 	return kept
 }
 
-// stringValue is what all string types of the framework and of this package have in common.
+// stringValue has the methods that all string types of the framework and of this package share.
 type stringValue interface {
 	IsUnknown() bool
 	ValueString() string
@@ -99,9 +99,9 @@ func (e *Expander) String(pointer string, v stringValue) string {
 	return v.ValueString()
 }
 
-// SetText expands a string whose empty value means "left out" in the domain. An empty
-// string in the configuration is therefore a problem: the plan would show it, and the state
-// could not. A null leaves the field alone, which may hold a default.
+// SetText expands a string where the domain takes the empty value for "left out". An empty string
+// in the configuration is therefore a problem: the plan would show it, and the state could not. A
+// null leaves the field alone, which may hold a default.
 func SetText[S ~string](e *Expander, pointer string, v types.String, field *S) {
 	if v.IsNull() {
 		return
@@ -160,8 +160,8 @@ func (e *Expander) StringMap(pointer string, v types.Map) map[string]string {
 	return all
 }
 
-// Paths turns JSON pointers of the API into paths of attributes. It knows of the tokens of pointers which have keys of a map or
-// indexes of a list as their children, and what the blocks are called that the API has as an array or object of many.
+// Paths turns JSON pointers of the API into paths of attributes. It knows which tokens of pointers have map
+// keys or list indexes as children, and the names of the blocks that the API has as an array or object of many.
 type Paths struct {
 	maps, lists map[string]bool
 	blocks      map[string]string
@@ -201,23 +201,23 @@ func (p Paths) Of(pointer string) path.Path {
 			at = at.AtListIndex(index)
 		case inMap:
 			at = at.AtMapKey(token)
-		case token == "defaults" && before == "": // of an app; they are attributes of their own
+		case token == "defaults" && before == "": // in an app, they are top-level attributes
 			before = token
 			continue
 		default:
 			at = at.AtName(p.name(len(at.Steps()) == 0, before, token))
 		}
-		inMap = !inMap && p.maps[token] && !ofBounds(before, token) // a trigger may be named "headers"
+		inMap = !inMap && p.maps[token] && !ofBounds(before, token) // a trigger may have the name "headers"
 		inList = p.lists[token] && !p.maps[token] || ofBounds(before, token)
 		before = token
 		if token == "payload" {
-			break // Terraform sees one string, so there is no path into it
+			break // Terraform sees one string, so no path leads into it
 		}
 	}
 	return at
 }
 
-// name returns the name of an attribute that has a token after another one. The outermost is in nothing but its resource.
+// name returns the attribute for a token after another one. The outermost has no other token before it.
 func (p Paths) name(outermost bool, before, token string) string {
 	switch {
 	case outermost && before == "defaults":
@@ -238,8 +238,8 @@ func (p Paths) Report(diags *diag.Diagnostics, problems []input.Problem) {
 	}
 }
 
-// Message puts the attribute's path before the message of a problem, because Terraform itself shows only the outermost attribute.
-// A message about a calendar's rule begins with its JSON pointer; the path replaces it.
+// Message puts the attribute's path before the message of a problem, because Terraform itself shows only the
+// outermost attribute. In a message about a calendar's rule, the path replaces the leading JSON pointer.
 func (p Paths) Message(of input.Problem) string {
 	at, message := p.Of(of.Path).String(), of.Message
 	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(of.Path, "/"))
@@ -252,8 +252,8 @@ func (p Paths) Message(of input.Problem) string {
 	return at + ": " + message
 }
 
-// WithCode ends a message with its code: people look it up, and programs find it.
+// WithCode ends a message with its code, for people who look it up and for programs.
 func WithCode(message, code string) string { return message + " (" + code + ")" }
 
-// ResourceType returns the type of the resource of a kind of thing.
+// ResourceType returns the resource type of a kind.
 func ResourceType(kind string) string { return "carillon_" + strings.ReplaceAll(kind, " ", "_") }

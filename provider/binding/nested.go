@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// listForm is the form of lists of texts, numbers and durations.
+// listForm is the form of lists of texts, numbers or durations.
 type listForm struct {
 	element attr.Type
 	get     func(any) (elements []attr.Value, missing bool)
-	// set sets as many elements as there are, each by one.
+	// set resizes the list to count elements and sets each of them to the result of one.
 	set func(of any, count int, one func(i int) (text string, n int))
-	// keep are the plan modifiers of lists in which some elements mean the same, and keeps reports whether two do.
+	// keep are the plan modifiers of lists with equivalent elements; keeps reports whether two elements are equivalent.
 	keep  []planmodifier.List
 	keeps func(a, b string) bool
-	parse func(e *Expander, at, text string) int // nil: the text is the value
+	parse func(e *Expander, at, text string) int // nil if the text is the value
 }
 
-// listOf is the form of a list whose elements are shown by a function, and read from a text or a number.
+// listOf returns the form of a list. show formats an element, and read parses a text or takes a number.
 func listOf[P, E any](element attr.Type, field func(P) *[]E, show func(E) attr.Value, read func(string, int) E) listForm {
 	return listForm{
 		element: element,
@@ -90,7 +90,7 @@ func (l listForm) dataSource(r *Row) dataschema.Attribute {
 	return dataschema.ListAttribute{Computed: true, ElementType: l.element, MarkdownDescription: r.data}
 }
 
-// expand leaves the field alone if the list is null or unknown. One without elements may mean none where nil means the default.
+// expand leaves the field alone if the list is null or unknown. [] may differ from nil, which means the default.
 func (l listForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 	list, _ := v.(types.List)
 	if r.Presence == Computed || e.markUnknown(at, list) || list.IsNull() {
@@ -182,20 +182,20 @@ func (m mapForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Va
 // blockForm is the form of a block, which may be missing.
 type blockForm struct {
 	rows *Rows
-	get  func(any) any // nil: it is missing
+	get  func(any) any // nil if it is missing
 	set  func(of, block any)
 }
 
-// Nest is where blocks are in what P points to, and what each is made of.
+// Nest describes nested blocks: their field in P, and their rows.
 type Nest[P, Q any] struct {
 	field func(P) Q
 	rows  *Rows
 }
 
-// Nested returns where blocks are and what each is made of.
+// Nested returns a Nest of the field and the rows.
 func Nested[P, Q any](field func(P) Q, rows *Rows) Nest[P, Q] { return Nest[P, Q]{field, rows} }
 
-// Block is a block that the domain has by a pointer Q.
+// Block is a block that the domain has as a pointer Q.
 func Block[P any, Q comparable](name string, in Nest[P, *Q], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blockForm{
 		rows: in.rows,
@@ -210,7 +210,7 @@ func Block[P any, Q comparable](name string, in Nest[P, *Q], of Presence, text s
 	}, options)
 }
 
-// Part is a block that the domain has as a value. Where it is left out, the default of what it is in stays.
+// Part is a block that the domain has as a value. If it is left out, the default of the surrounding value stays.
 func Part[P, Q any](name string, in Nest[P, Q], of Presence, text string, options ...Option) *Row {
 	part := func(of any) any { return in.field(of.(P)) }
 	return newRow(name, of, text, blockForm{
@@ -244,8 +244,8 @@ func (b blockForm) expand(e *Expander, _ *Row, at string, v attr.Value, of any) 
 	}
 }
 
-// flatten returns null for a part that has its defaults, if prior has none: a plan cannot add a block that the configuration
-// leaves out.
+// flatten returns null for a part with its defaults if prior has no such block: a plan cannot add a
+// block that the configuration leaves out.
 func (b blockForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	object := b.rows.object(f.of(r), b.get(of), prior)
 	if r.has(unlessMissing) && !f.all && r.Presence == Optional && r.leftOut != nil && (prior == nil || prior.IsNull()) &&
@@ -255,12 +255,12 @@ func (b blockForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.
 	return object
 }
 
-// blocksForm is the form of blocks with labels, which are a map in the domain, and of those without, which are a list.
+// blocksForm is the form of repeated blocks. With labels they are a map in the domain, and without labels a list.
 type blocksForm struct {
 	rows  *Rows
 	keyed bool
 	each  func(of any, do func(key string, block any))
-	// empty makes the field one without blocks; add adds one.
+	// empty sets the field to an empty map or list; add adds a block.
 	empty func(of any)
 	add   func(of any, key string, block any)
 }
@@ -279,7 +279,7 @@ func Labelled[P, B any](name string, in Nest[P, *map[string]B], of Presence, tex
 	}, options)
 }
 
-// Blocks are blocks whose order has a meaning.
+// Blocks are blocks in a significant order.
 func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
 		rows: in.rows,

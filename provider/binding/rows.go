@@ -1,5 +1,5 @@
-// Package binding makes of one row an attribute all that Terraform wants of it: the schemas of the resource and of the data
-// source, the way from a value to the field of the domain, and the way back. A row is data that reads without its interpreter.
+// Package binding derives from one row what Terraform needs of an attribute: the schemas of resource and data
+// source, and the conversions between its value and a field of the domain. A row is plain data.
 package binding
 
 import (
@@ -19,92 +19,92 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// Presence says who sets an attribute.
+// Presence is who sets an attribute.
 type Presence int
 
-// Who sets an attribute.
+// The values of Presence.
 const (
 	Required Presence = iota // a configuration must set it
 	Optional                 // null if a configuration leaves it out
-	Default                  // if a configuration leaves it out, it has the default of the domain, which completes its description
+	Default                  // if a configuration leaves it out, it has the domain's default, which completes its description
 	Resolved                 // if a configuration leaves it out, the API decides
 	Computed                 // the API decides
 	InData                   // the API decides, and only the data source has it
 )
 
-// Row is one attribute: how it is called and described, where its value is in a type of the domain, and which form it has there.
+// Row is one attribute: its name and description, its place in a type of the domain, and its form there.
 type Row struct {
 	name  string // of the attribute
 	token string // its name in pointers of the API
 	Presence
-	text, data string // descriptions in the resource and in the data source; empty: it is not there
+	text, data string // descriptions in the resource and in the data source; empty where it does not exist
 	form       form
-	inside     func(any) any // the part of what the rows describe that form knows; nil: all of it
+	inside     func(any) any // the part of the rows' object that form converts; nil for all of it
 	modifiers  []planmodifier.String
-	// decides and hides are the pointers next to it of what cannot be judged, or is itself unknown, while this is unknown. An
-	// empty one is the object that it is in.
+	// While this attribute is unknown, the attributes at the pointers in decides cannot be checked,
+	// and those in hides count as unknown. An empty pointer is the surrounding object.
 	decides, hides []string
 	traits         trait
-	bad, zero      input.Problem // with a number that is not whole, and with zero
-	noText         input.Problem // with an empty text
-	leftOut        attr.Value    // what flatten returns for the default of the domain
+	bad, zero      input.Problem // of a number that is not whole, and of zero
+	noText         input.Problem // of an empty text
+	leftOut        attr.Value    // the result of flatten for the domain's default
 }
 
-// trait is what a row has that most have not.
+// trait is a special property of a row.
 type trait int
 
-// What a row may have.
+// The traits of rows.
 const (
-	EmptyIsValue  trait = 1 << iota // an empty text is a value like others
-	EmptyIsNull                     // an empty text of what the API decides
-	NilIsNull                       // of a list: [] is not the same as none
-	AlwaysThere                     // of a list: none is [], also where it is optional
-	ThereInData                     // of a list or map: none is an empty one in the data source
+	EmptyIsValue  trait = 1 << iota // an empty text is a valid value
+	EmptyIsNull                     // an empty text is null; the API decides the value
+	NilIsNull                       // of a list: [] differs from null
+	AlwaysThere                     // of a list: an empty list is [], even if it is optional
+	ThereInData                     // of a list or map: never null in the data source
 	AskedFor                        // the configuration of a data source must set it
-	unlessMissing                   // of a block: it is null only if it was, and has its defaults
-	AsValue                         // of a block: the data source has it as one value, as the resource describes it
+	unlessMissing                   // of a block: null if it was null and has its defaults
+	AsValue                         // of a block: the data source has it as one value, with the resource's description
 )
 
 func (t trait) addTo(r *Row) { r.traits |= t }
 
 func (r *Row) has(t trait) bool { return r.traits&t != 0 }
 
-// form is how the values of an attribute look.
+// form converts the values of an attribute.
 type form interface {
 	kind(r *Row, data bool) attr.Type
 	resource(r *Row) schema.Attribute
 	dataSource(r *Row) dataschema.Attribute
-	// expand sets the field in what of points to, from a value whose pointer is at.
+	// expand sets the field of the object of from a value with the pointer at.
 	expand(e *Expander, r *Row, at string, v attr.Value, of any)
-	// flatten returns the value of the field. prior is the one that it replaces; nil: none.
+	// flatten returns the value of the field. prior is the value that it replaces, or nil.
 	flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value
 }
 
-// Option is what else there is to say of an attribute.
+// Option is an additional property of an attribute.
 type Option interface{ addTo(*Row) }
 
 type optionFunc func(*Row)
 
 func (o optionFunc) addTo(r *Row) { o(r) }
 
-// Token names an attribute that the API calls otherwise.
+// Token sets the name in the API if it differs from the attribute's.
 func Token(name string) Option { return optionFunc(func(r *Row) { r.token = name }) }
 
 // Data describes an attribute in the data source.
 func Data(text string) Option { return optionFunc(func(r *Row) { r.data = text }) }
 
-// Decides names what cannot be judged while the attribute is unknown.
+// Decides names attributes that cannot be checked while this attribute is unknown.
 func Decides(at ...string) Option { return optionFunc(func(r *Row) { r.decides = at }) }
 
-// Hides names what is unknown, too, while the attribute is.
+// Hides names attributes that count as unknown while this attribute is.
 func Hides(at ...string) Option { return optionFunc(func(r *Row) { r.hides = at }) }
 
-// Advice is what follows "is not a whole number" in the problem with a number that is none, and its code.
+// Advice is the text after "is not a whole number", and the code of that problem.
 func Advice(code, text string) Option {
 	return optionFunc(func(r *Row) { r.bad = input.Problem{Code: code, Message: text} })
 }
 
-// NotZero is the problem with a number or duration that is zero, which the API takes for "left out".
+// NotZero is the problem of a number or duration of zero, which the API takes for "left out".
 func NotZero(code, text string) Option {
 	return optionFunc(func(r *Row) { r.zero = input.Problem{Code: code, Message: text} })
 }
@@ -114,7 +114,7 @@ func Modified(modifiers ...planmodifier.String) Option {
 	return optionFunc(func(r *Row) { r.modifiers = append(r.modifiers, modifiers...) })
 }
 
-// IfEmpty is the problem with an empty text.
+// IfEmpty is the problem of an empty text.
 func IfEmpty(code, text string) Option {
 	return optionFunc(func(r *Row) { r.noText = input.Problem{Code: code, Message: text} })
 }
@@ -122,14 +122,14 @@ func IfEmpty(code, text string) Option {
 // RowPart is one or several rows, or a rule about them.
 type RowPart interface{ addTo(rows *Rows) }
 
-// Rule is what no row can say: it judges the attributes of an object together, once they are expanded.
+// Rule checks the attributes of an object together, after they are expanded.
 type Rule func(e *Expander, at string, v Values, of any)
 
 func (r Rule) addTo(to *Rows) { to.rules = append(to.rules, r) }
 
 func (r *Row) addTo(to *Rows) { to.list = append(to.list, r) }
 
-// List are rows that several tables have.
+// List is a list of rows that several tables share.
 type List []RowPart
 
 func (l List) addTo(to *Rows) {
@@ -138,7 +138,7 @@ func (l List) addTo(to *Rows) {
 	}
 }
 
-// Within makes rows of a part of P from those that are of Q.
+// Within makes rows of Q, a part of P, into rows of P.
 func Within[P, Q any](part func(P) Q, of ...RowPart) RowPart {
 	var inner Rows
 	List(of).addTo(&inner)
@@ -163,7 +163,7 @@ type Rows struct {
 	list       []*Row
 	rules      []Rule
 	make       func() any         // a new value with its defaults
-	assign     func(to, Type any) // of is what make returned
+	assign     func(to, Type any) // of is a result of make
 	Type, data types.ObjectType   // in the resource, and in the data source
 }
 
@@ -176,7 +176,7 @@ func Fresh[T any]() *T {
 	return v
 }
 
-// Of returns the table of T, whose values begin as fresh ones.
+// Of returns the table of T, with values that begin as fresh ones.
 func Of[T any](fresh func() *T, parts ...RowPart) *Rows {
 	all := &Rows{
 		make:   func() any { return fresh() },
@@ -204,7 +204,7 @@ func (all *Rows) complete() *Rows {
 	return all
 }
 
-// in returns the part of a value that the form of a row knows.
+// in returns the part of an object that the form of the row converts.
 func (r *Row) in(of any) any {
 	if r.inside != nil {
 		return r.inside(of)
@@ -216,10 +216,10 @@ func (r *Row) in(of any) any {
 type Placed struct {
 	Name, Token   string
 	IsMap, IsList bool
-	IsInput       bool // the resource has it
+	IsInput       bool // in the resource
 }
 
-// Walk visits the rows of a table and of those that it is made of.
+// Walk visits the rows of a table and of its nested tables.
 func (all *Rows) Walk(visit func(in *Rows, a Placed)) {
 	for _, r := range all.list {
 		a := Placed{Name: r.name, Token: r.token, IsInput: r.text != ""}
@@ -240,7 +240,7 @@ func (all *Rows) Walk(visit func(in *Rows, a Placed)) {
 	}
 }
 
-// Attributes returns those of the resource.
+// Attributes returns the attributes of the resource.
 func (all *Rows) Attributes() map[string]schema.Attribute {
 	attributes := map[string]schema.Attribute{}
 	for _, r := range all.list {
@@ -251,7 +251,7 @@ func (all *Rows) Attributes() map[string]schema.Attribute {
 	return attributes
 }
 
-// DataAttributes returns those of the data source.
+// DataAttributes returns the attributes of the data source.
 func (all *Rows) DataAttributes() map[string]dataschema.Attribute {
 	attributes := map[string]dataschema.Attribute{}
 	for _, r := range all.list {
@@ -262,7 +262,7 @@ func (all *Rows) DataAttributes() map[string]dataschema.Attribute {
 	return attributes
 }
 
-// Expand sets what of points to from the attributes of an object, whose pointer is at.
+// Expand sets of from the attributes of an object with the pointer at.
 func (all *Rows) Expand(e *Expander, at string, v Values, of any) {
 	for _, r := range all.list {
 		if r.text == "" {
@@ -299,10 +299,10 @@ func pointersBelow(at string, names []string) []string {
 type flattener struct {
 	diags *diag.Diagnostics
 	data  bool // with the attributes of the data source
-	all   bool // of what a configuration may leave out, too
+	all   bool // with attributes that a configuration may leave out
 }
 
-// of returns the flattener of a block, which a data source has as one value.
+// of returns the flattener of a block; a data source may have the block as one value.
 func (f *flattener) of(r *Row) *flattener {
 	if f.data && r.has(AsValue) {
 		return &flattener{f.diags, false, true}
@@ -310,8 +310,8 @@ func (f *flattener) of(r *Row) *flattener {
 	return f
 }
 
-// flattened returns the attributes of what of points to. An empty map or list and none are the same on the wire, so they keep the
-// form that the user wrote, which is in prior.
+// flattened returns the attributes of an object. Empty and missing maps and lists look the same in
+// JSON, so they keep the form that the user wrote, which is in prior.
 func (all *Rows) flattened(f *flattener, of any, prior Values) Values {
 	attributes := make(Values, len(all.list))
 	for _, r := range all.list {
@@ -327,12 +327,12 @@ func (all *Rows) Shown(diags *diag.Diagnostics, of any) Values {
 	return all.flattened(&flattener{diags, true, true}, of, nil)
 }
 
-// Flatten returns the attributes of a resource; prior are those that they replace.
+// Flatten returns the attributes of a resource; prior are the values that they replace.
 func (all *Rows) Flatten(diags *diag.Diagnostics, of any, prior Values) Values {
 	return all.flattened(&flattener{diags: diags}, of, prior)
 }
 
-// Null returns the object of a resource that is not there.
+// Null returns the null object of a missing resource.
 func (all *Rows) Null() types.Object { return types.ObjectNull(all.Type.AttrTypes) }
 
 // ObjectOf returns attributes of a resource as an object.
@@ -346,7 +346,7 @@ func (all *Rows) ShownObject(diags *diag.Diagnostics, of any) types.Object {
 // Fresh returns a new value with its defaults.
 func (all *Rows) Fresh() any { return all.make() }
 
-// kind returns the type of objects with the rows.
+// kind returns the type of objects with these rows.
 func (all *Rows) kind(data bool) types.ObjectType {
 	if data {
 		return all.data
@@ -354,7 +354,7 @@ func (all *Rows) kind(data bool) types.ObjectType {
 	return all.Type
 }
 
-// object is flatten for a nested object. Without a value it is null.
+// object flattens a nested object. It returns null for a nil value.
 func (all *Rows) object(f *flattener, of any, prior attr.Value) types.Object {
 	kind := all.kind(f.data)
 	if of == nil {
@@ -368,13 +368,13 @@ func (all *Rows) object(f *flattener, of any, prior attr.Value) types.Object {
 // Values are the attributes of an object by their names.
 type Values map[string]attr.Value
 
-// In returns the attributes of an object; none if it is null, unknown or missing.
+// In returns the attributes of an object, or no attributes if it is null, unknown or missing.
 func In(v attr.Value) Values {
 	object, _ := v.(types.Object)
 	return object.Attributes()
 }
 
-// Text returns an attribute that is a text, null if there is none.
+// Text returns a text attribute, or null.
 func (v Values) Text(name string) types.String { return textOf(v[name]) }
 
 func textOf(v attr.Value) types.String {
@@ -387,22 +387,22 @@ func textOf(v attr.Value) types.String {
 	return types.StringNull()
 }
 
-// Number returns an attribute that is a number; null if there is none.
+// Number returns a number attribute, or null.
 func (v Values) Number(name string) types.Number { n, _ := v[name].(types.Number); return n }
 
-// Object returns an attribute that is an object; null if there is none.
+// Object returns an object attribute, or null.
 func (v Values) Object(name string) types.Object { o, _ := v[name].(types.Object); return o }
 
-// List returns an attribute that is a list; null if there is none.
+// List returns a list attribute, or null.
 func (v Values) List(name string) types.List { l, _ := v[name].(types.List); return l }
 
-// Map returns an attribute that is a map; null if there is none.
+// Map returns a map attribute, or null.
 func (v Values) Map(name string) types.Map { m, _ := v[name].(types.Map); return m }
 
 // Revision returns the revision.
 func (v Values) Revision() types.Int64 { n, _ := v["revision"].(types.Int64); return n }
 
-// With returns a copy in which an attribute has another value.
+// With returns a copy with one attribute changed.
 func (v Values) With(name string, value attr.Value) Values {
 	changed := maps.Clone(v)
 	changed[name] = value
@@ -429,7 +429,7 @@ func (r *Row) isComputed() bool {
 	return r.Presence == Default || r.Presence == Resolved || r.Presence == Computed
 }
 
-// planForm is the form of an attribute that only Terraform needs: what a plan or state has stays as it is.
+// planForm is the form of an attribute that only Terraform needs: flatten keeps its value from the plan or state.
 type planForm struct{ form }
 
 func (p planForm) expand(*Expander, *Row, string, attr.Value, any) {}
@@ -441,25 +441,25 @@ func (p planForm) flatten(f *flattener, r *Row, _ any, prior attr.Value) attr.Va
 	return prior
 }
 
-// nullOf returns the null of a type.
+// nullOf returns null of a type.
 func nullOf(kind attr.Type) attr.Value {
-	ctx := context.Background() //nolint:forbidigo // no type looks at it
+	ctx := context.Background() //nolint:forbidigo // types do not use it
 	null, err := kind.ValueFromTerraform(ctx, tftypes.NewValue(kind.TerraformType(ctx), nil))
 	if err != nil {
-		return types.DynamicNull() // no type has a null that is wrong
+		return types.DynamicNull() // cannot happen for our types
 	}
 	return null
 }
 
-// Kept is a text that only Terraform needs: what a plan or state has stays as it is.
+// Kept is a text that only Terraform needs: its value in the plan or state stays unchanged.
 func Kept(name, text string) *Row { return newRow(name, Optional, text, planForm{textForm{}}, nil) }
 
-// Later is a block of a data source that another request fills in; it is null until then.
+// Later is a data source's block that another request fills in; it is null until then.
 func Later(name string, rows *Rows, text string) *Row {
 	return newRow(name, InData, text, planForm{blockForm{rows: rows}}, nil)
 }
 
-// newRow returns a row to which the options apply.
+// newRow returns a row with the options applied.
 func newRow(name string, of Presence, text string, form form, options []Option) *Row {
 	r := &Row{name: name, token: name, Presence: of, text: text, form: form}
 	if of == InData {

@@ -16,18 +16,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// DurationString is a duration, which can be written in several ways.
+// DurationString is a duration, which has several spellings.
 type DurationString = SemanticString[DurationText]
 
-// equivalence says when two strings mean the same.
+// equivalence compares the meaning of two strings.
 type equivalence interface {
 	Equivalent(ctx context.Context, a, b string) bool
 }
 
-// DurationText are texts that are equivalent if they last equally long: 60s and 1m0s.
+// DurationText compares texts as durations: 60s equals 1m0s.
 type DurationText struct{}
 
-// Equivalent compares durations; what is none equals nothing.
+// Equivalent compares durations; an invalid one equals no other.
 func (DurationText) Equivalent(_ context.Context, a, b string) bool { return sameDuration(a, b) }
 
 func sameDuration(a, b string) bool {
@@ -36,24 +36,24 @@ func sameDuration(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// InstantText are texts that are equivalent if they are the same point in time: 10:00+02:00 and 08:00Z.
-// timetypes.RFC3339 compares the strings, so it would see a change whenever the API, which
-// responds in UTC, is asked about another zone.
+// InstantText compares texts as points in time: 10:00+02:00 equals 08:00Z. timetypes.RFC3339
+// compares the strings, so it would see a change whenever a configuration uses another zone than
+// UTC, in which the API responds.
 type InstantText struct{}
 
-// Equivalent compares points in time; what is none equals nothing.
+// Equivalent compares points in time; an invalid one equals no other.
 func (InstantText) Equivalent(_ context.Context, a, b string) bool {
 	x, errX := input.ParseInstant(a)
 	y, errY := input.ParseInstant(b)
 	return errX == nil && errY == nil && x.Equal(y)
 }
 
-// DocumentText are JSON; neither white space nor the order of keys matters. jsontypes.Normalized
-// prints the whole text in its error about invalid JSON, and a payload may be large or secret,
-// so only its comparison is used.
+// DocumentText compares texts as JSON, without white space and the order of keys.
+// jsontypes.Normalized prints the whole text in its error about invalid JSON, and a payload may be
+// large or secret, so only its comparison is used.
 type DocumentText struct{}
 
-// Equivalent compares JSON; what is none equals nothing.
+// Equivalent compares JSON; an invalid text equals no other.
 func (DocumentText) Equivalent(ctx context.Context, a, b string) bool {
 	x, y := jsontypes.NewNormalizedValue(a), jsontypes.NewNormalizedValue(b)
 	same, diags := x.StringSemanticEquals(ctx, y)
@@ -77,7 +77,7 @@ type SemanticType[E equivalence] struct{ basetypes.StringType }
 
 var _ basetypes.StringTypable = SemanticType[DurationText]{}
 
-// Equal tells whether another type compares alike.
+// Equal reports whether another type compares in the same way.
 func (t SemanticType[E]) Equal(o attr.Type) bool {
 	_, ok := o.(SemanticType[E])
 	return ok
@@ -88,14 +88,14 @@ func (t SemanticType[E]) String() string { return fmt.Sprintf("string compared a
 // ValueType returns an empty value of the type.
 func (t SemanticType[E]) ValueType(context.Context) attr.Value { return SemanticString[E]{} }
 
-// ValueFromString makes a value of a plain string.
+// ValueFromString makes a value from a plain string.
 func (t SemanticType[E]) ValueFromString(
 	_ context.Context, v basetypes.StringValue,
 ) (basetypes.StringValuable, diag.Diagnostics) {
 	return SemanticString[E]{v}, nil
 }
 
-// ValueFromTerraform makes a value of one of the protocol.
+// ValueFromTerraform makes a value from one of the protocol.
 func (t SemanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Value) (attr.Value, error) {
 	v, err := t.StringType.ValueFromTerraform(ctx, in)
 	if err != nil {
@@ -104,13 +104,13 @@ func (t SemanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Valu
 	return SemanticString[E]{v.(basetypes.StringValue)}, nil
 }
 
-// SemanticString is a string that the framework compares by meaning: if the API responds with
-// an equivalent string, the state keeps the one from the plan.
+// SemanticString is a string that the framework compares by meaning: if the API responds with an
+// equivalent string, the state keeps the one from the plan.
 type SemanticString[E equivalence] struct{ basetypes.StringValue }
 
 var _ basetypes.StringValuableWithSemanticEquals = SemanticString[DurationText]{}
 
-// NewSemanticString returns a text that is compared by its meaning.
+// NewSemanticString returns a string that is compared by meaning.
 func NewSemanticString[E equivalence](value string) SemanticString[E] {
 	return SemanticString[E]{basetypes.NewStringValue(value)}
 }
@@ -120,13 +120,13 @@ func (v SemanticString[E]) asText() basetypes.StringValue { return v.StringValue
 // Type returns the type of the value.
 func (v SemanticString[E]) Type(context.Context) attr.Type { return SemanticType[E]{} }
 
-// Equal tells whether another value is the same text.
+// Equal reports whether another value is the same string.
 func (v SemanticString[E]) Equal(o attr.Value) bool {
 	other, ok := o.(SemanticString[E])
 	return ok && v.StringValue.Equal(other.StringValue)
 }
 
-// StringSemanticEquals tells whether another value means the same.
+// StringSemanticEquals reports whether another value means the same.
 func (v SemanticString[E]) StringSemanticEquals(
 	ctx context.Context, o basetypes.StringValuable,
 ) (bool, diag.Diagnostics) {
@@ -134,14 +134,14 @@ func (v SemanticString[E]) StringSemanticEquals(
 	return ok && (*new(E)).Equivalent(ctx, v.ValueString(), other.ValueString()), nil
 }
 
-// keepEquivalent plans the string in the state if the configured one is equivalent, so that
-// changing 60s to 1m, or importing, is no update. The framework itself compares by meaning only
-// what the API returns, not what the configuration says.
+// keepEquivalent plans the string in the state if the configured one is equivalent, so that a
+// change from 60s to 1m, or an import, is no update. The framework itself compares by meaning only
+// what the API returns, not the configuration.
 type keepEquivalent[E equivalence] struct{ keepEquivalentText }
 
 var _ planmodifier.String = keepEquivalent[DurationText]{}
 
-// keepEquivalentText describes keepEquivalent and its like for lists.
+// keepEquivalentText describes keepEquivalent and its counterpart for lists.
 type keepEquivalentText struct{}
 
 func (keepEquivalentText) Description(context.Context) string {

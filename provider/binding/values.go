@@ -22,16 +22,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// textForm is the form of texts, and of what is written as text.
+// textForm is the form of texts, and of other values written as text.
 type textForm struct {
 	get      func(any) (text string, zero bool)
-	set      func(any, string) error // even after an error the field has another value
-	likeness                         // of texts that can be written in several ways
-	isText   bool                    // and nothing else
-	getData  func(any) string        // in a data source; nil: as get
+	set      func(any, string) error // sets the field even if it returns an error
+	likeness                         // of texts with several spellings
+	isText   bool                    // and no other value
+	getData  func(any) string        // in a data source; nil means get
 }
 
-// likeness is a type of texts of which some mean the same.
+// likeness is a type of texts that are compared by meaning.
 type likeness struct {
 	of   basetypes.StringTypable
 	wrap func(basetypes.StringValue) attr.Value
@@ -51,7 +51,7 @@ func Text[P any, S ~string](name string, field func(P) *S, of Presence, text str
 	}, options)
 }
 
-// Shown is a text that follows from others.
+// Shown is a computed text.
 func Shown[P any](name string, text func(P) string, of Presence, description string, options ...Option) *Row {
 	return newRow(name, of, description, textForm{
 		get: func(of any) (string, bool) { s := text(of.(P)); return s, s == "" },
@@ -68,7 +68,7 @@ func Duration[P any](name string, field func(P) *input.Duration, of Presence, te
 	}, options)
 }
 
-// Instant is a point in time, which may be missing.
+// Instant is an optional point in time.
 func Instant[P any](name string, field func(P) **time.Time, of Presence, text string, options ...Option) *Row {
 	format := func(layout string) func(any) (string, bool) {
 		return func(of any) (string, bool) {
@@ -146,7 +146,7 @@ func (t textForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 		return
 	case text.IsNull():
 		if r.Presence == Required {
-			e.Unknown = append(e.Unknown, at) // the framework has reported it
+			e.Unknown = append(e.Unknown, at) // already reported by the framework
 		}
 		return
 	case e.markUnknown(at, text):
@@ -184,10 +184,10 @@ func (t textForm) flatten(f *flattener, r *Row, of any, _ attr.Value) attr.Value
 	return t.value(types.StringValue(text))
 }
 
-// boolForm is the form of what is true or false.
+// boolForm is the form of booleans.
 type boolForm struct{ field func(any) *bool }
 
-// Bool is true or false.
+// Bool is a boolean.
 func Bool[P any](name string, field func(P) *bool, of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, boolForm{func(of any) *bool { return field(of.(P)) }}, options)
 }
@@ -215,7 +215,7 @@ func (b boolForm) expand(e *Expander, r *Row, at string, v attr.Value, of any) {
 	}
 }
 
-// flatten leaves out what is false and optional, unless it is written.
+// flatten returns null for false if the attribute is optional and not configured.
 func (b boolForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	value := *b.field(of)
 	if r.Presence == Optional && !value && !f.all && (prior == nil || prior.IsNull()) {
@@ -224,8 +224,8 @@ func (b boolForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.V
 	return types.BoolValue(value)
 }
 
-// wholeForm is the form of whole numbers. The schema declares numbers instead of integers because the framework's own message
-// about a fraction names neither the attribute nor the rule.
+// wholeForm is the form of whole numbers. The schema declares numbers instead of integers because
+// the framework's own message about a fraction names neither the attribute nor the rule.
 type wholeForm struct {
 	get func(any) int
 	set func(any, int)
@@ -290,7 +290,7 @@ func (w wholeForm) flatten(_ *flattener, r *Row, of any, _ attr.Value) attr.Valu
 	return FlattenNumber(n)
 }
 
-// shownForm is the form of what only the API decides, in a type of its own.
+// shownForm is the form of values that only the API sets, with its own type.
 type shownForm struct {
 	of  attr.Type
 	get func(any) attr.Value
@@ -301,7 +301,7 @@ func Value[P any](name string, kind attr.Type, value func(P) attr.Value, of Pres
 	return newRow(name, of, text, shownForm{kind, func(of any) attr.Value { return value(of.(P)) }}, nil)
 }
 
-// Counter is a number that the API counts.
+// Counter is a number that the API increases.
 func Counter[P any](name string, field func(P) *int64, text string, options ...Option) *Row {
 	value := func(of any) attr.Value { return types.Int64Value(*field(of.(P))) }
 	return newRow(name, Computed, text, shownForm{types.Int64Type, value}, options)
@@ -330,7 +330,7 @@ func (shownForm) expand(*Expander, *Row, string, attr.Value, any) {}
 
 func (s shownForm) flatten(_ *flattener, _ *Row, of any, _ attr.Value) attr.Value { return s.get(of) }
 
-// OrNull turns the empty string, which means "left out" in the domain, into null.
+// OrNull turns the empty string, which the domain takes for "left out", into null.
 func OrNull[S ~string](value S) types.String {
 	if value == "" {
 		return types.StringNull()
@@ -341,8 +341,8 @@ func OrNull[S ~string](value S) types.String {
 // FlattenNumber returns a number of Terraform.
 func FlattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
 
-// TextMap takes prior, the value that the plan or state holds: an empty map and none are the same on the wire, so the
-// result keeps the form that the user wrote.
+// TextMap returns texts in the form that the user wrote, which is in prior, the value of the plan
+// or state: an empty and a missing map look the same in JSON.
 func TextMap(diags *diag.Diagnostics, texts map[string]string, prior types.Map) types.Map {
 	if len(texts) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
 		return types.MapNull(types.StringType)
@@ -356,13 +356,13 @@ func TextMap(diags *diag.Diagnostics, texts map[string]string, prior types.Map) 
 	return m
 }
 
-// Secrets are the rows of every secret.
+// Secrets are the rows of each secret.
 var Secrets = Of(Fresh[target.Secret],
 	Text("reference", func(s *target.Secret) *string { return &s.Reference }, Optional, "Where each node finds the secret when it makes a "+
 		"call: `env:NAME` for an environment variable whose name begins with `"+target.SecretEnvPrefix+"`, `file:PATH` for a file below the "+
 		"directory of `carillon serve --secret-dir`, `awssm:NAME` for AWS Secrets Manager, `ssm:NAME` for AWS Parameter Store, or "+
 		"`vault:PATH#KEY` for HashiCorp Vault. The last three take `#KEY` for a key of a secret that is JSON, and then `@VERSION`. "+
-		"Default: `value` holds the secret.", Hides("")), // one of the two must be set, and either may be null
+		"Default: `value` holds the secret.", Hides("")), // one of the two is required, and either may be null
 	newRow("value", Optional, "The secret itself. Carillon stores it encrypted and never returns it. Plan and state do not contain it, so "+
 		"Terraform cannot see a change: change `value_version` together with it. Needs Terraform 1.11. Default: `reference` says where the "+
 		"secret is. If that is missing too, as in the configuration of an imported job, the stored value stays.",
@@ -372,8 +372,8 @@ var Secrets = Of(Fresh[target.Secret],
 		"host or port of the URL changes. Default: none, so `value` is sent once.", versionForm{planForm{textForm{}}}, nil),
 )
 
-// secretForm is the form of the value of a secret. It is write-only: Terraform keeps it in neither plan nor state, so only the
-// configuration has it.
+// secretForm is the form of a secret's value. It is write-only: Terraform keeps it in neither plan
+// nor state, so only the configuration has it.
 type secretForm struct{}
 
 func (secretForm) kind(*Row, bool) attr.Type { return types.StringType }
@@ -392,7 +392,7 @@ func (secretForm) expand(_ *Expander, _ *Row, _ string, v attr.Value, of any) {
 
 func (secretForm) flatten(*flattener, *Row, any, attr.Value) attr.Value { return types.StringNull() }
 
-// versionForm is the form of the version of a secret's value. The API does not know it.
+// versionForm is the form of value_version, which the API does not know.
 type versionForm struct{ planForm }
 
 func (versionForm) expand(e *Expander, _ *Row, at string, v attr.Value, _ any) {

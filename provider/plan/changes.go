@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// sectionsInFull is how many triggers of a job a warning about its fires describes.
+// sectionsInFull is the number of a job's triggers that a warning about fires describes.
 const sectionsInFull = 5
 
-// scheduleChanges returns the names of the triggers whose schedules or calendars differ between two definitions of a job.
+// scheduleChanges returns the names of the triggers with different schedules or calendars in two definitions of a job.
 func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []string {
 	var changed []string
 	names := maps.Clone(before.Triggers)
@@ -35,20 +35,20 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 	return changed
 }
 
-// JobChange is a job of the state under the names that it will have, and as it is planned.
+// JobChange is a job in the state under its new names, and as planned.
 type JobChange struct {
 	Before, After dispatcher.Job
-	E             *binding.Expander // it has expanded After
+	E             *binding.Expander // has expanded After
 	Renames       Renaming
 	Now           time.Time
 }
 
-// KeepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
-// warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
-// know when the job will run.
+// KeepsFires reports whether a planned job keeps its schedules. If they or their calendars change,
+// it adds a warning with the effect on fires: Terraform shows the values of attributes, but a
+// reviewer wants to know when the job will run.
 func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change JobChange) bool {
 	before, after := change.Before, change.After
-	after.Origin = before.Origin // origins decide about H and jitter
+	after.Origin = before.Origin // origins determine H and jitter
 	for name, t := range after.Triggers {
 		t.Origin = before.Triggers[name].Origin
 		after.Triggers[name] = t
@@ -76,7 +76,7 @@ func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change J
 	return keeps
 }
 
-// warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
+// warnOfFires adds the warning about these triggers. e has expanded the planned job.
 func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
 	var sections, further []string
 	at := ""
@@ -98,7 +98,7 @@ func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names [
 		}
 	}
 	if len(sections) == 0 {
-		return // the same fires, written in another way
+		return // the same fires, in another spelling
 	}
 	text := "If this is applied now:\n\n" + strings.Join(sections, "\n")
 	if len(further) > 0 {
@@ -121,7 +121,7 @@ type fireReport struct {
 	budget        *schedule.Budget
 }
 
-// section describes the change of one trigger; empty: its fires stay the same.
+// section describes the change of one trigger, or returns "" if its fires stay the same.
 func (f *fireReport) section(name string) string {
 	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
 	if is != nil {
@@ -151,7 +151,7 @@ func (f *fireReport) section(name string) string {
 	return text
 }
 
-// title says what happens to a trigger.
+// title describes the change of a trigger.
 func (f *fireReport) title(name string, was, is *schedule.Schedule) string {
 	_, existed := f.before.Triggers[name]
 	_, stays := f.after.Triggers[name]
@@ -168,7 +168,7 @@ func (f *fireReport) title(name string, was, is *schedule.Schedule) string {
 	return "Trigger " + name
 }
 
-// same reports whether nothing differs.
+// same reports whether all fires are the same.
 func (c comparison) same() bool {
 	for _, count := range c.counts {
 		if count.added+count.removed+count.moved > 0 || count.incomplete {
@@ -178,7 +178,7 @@ func (c comparison) same() bool {
 	return slices.EqualFunc(c.before, c.after, time.Time.Equal)
 }
 
-// schedule returns what a trigger of job fires; nil: nothing. Validate has reported what cannot be parsed.
+// schedule returns the schedule of a job's trigger, or nil if it fires nothing. Validate has reported parse errors.
 func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
 	if !isOn(job, name) {
 		return nil
@@ -186,7 +186,7 @@ func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars
 	return f.parse(job, calendars, name)
 }
 
-// parse is schedule, whether the trigger is enabled or not.
+// parse is schedule, for disabled triggers, too.
 func (f *fireReport) parse(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
 	t := job.Triggers[name]
 	anchor := t.AnchorAt
@@ -194,7 +194,7 @@ func (f *fireReport) parse(job dispatcher.Job, calendars dispatcher.Calendars, n
 		anchor = f.now
 	}
 	if _, err := calendars.Find(t.Calendar); err != nil {
-		calendars = nil // the same plan creates it, from values that are not known yet
+		calendars = nil // the same plan creates it from unknown values
 	}
 	s, err := t.Parse(job.Identity(name), anchor, calendars)
 	if err != nil {
@@ -203,7 +203,7 @@ func (f *fireReport) parse(job dispatcher.Job, calendars dispatcher.Calendars, n
 	return s
 }
 
-// continuing returns what a trigger fires, whose planned schedule is is, with the anchor and count that it keeps.
+// continuing returns the planned schedule of a trigger with the anchor and count that it keeps.
 func (f *fireReport) continuing(name string, is *schedule.Schedule) *schedule.Schedule {
 	before, existed := f.before.Triggers[name]
 	if !existed {
@@ -222,7 +222,7 @@ func (f *fireReport) continuing(name string, is *schedule.Schedule) *schedule.Sc
 	return f.parse(kept, f.calendars.after, name)
 }
 
-// zone is that of the trigger as planned, or of a removed one as it was.
+// zone returns the zone of the planned or, if it is removed, the former trigger.
 func (f *fireReport) zone(name string) *time.Location {
 	t, ok := f.after.Triggers[name]
 	if !ok {
@@ -241,19 +241,19 @@ func isOn(job dispatcher.Job, name string) bool {
 	return ok && job.Enabled && t.Enabled
 }
 
-// countsFromApply reports whether the fires of a resolved trigger depend on when it is declared.
+// countsFromApply reports whether the fires of a resolved trigger depend on the time of its declaration.
 func countsFromApply(t dispatcher.Trigger) bool {
 	counted := t.Dialect == schedule.DialectInterval || t.Dialect == schedule.DialectCalendarInterval || t.RepeatCount > 0
 	return counted && t.StartAt == nil
 }
 
-// dependsOnNames reports whether the fires of a trigger are derived from names.
+// dependsOnNames reports whether the fires of a trigger depend on names.
 func dependsOnNames(t dispatcher.Trigger) bool {
 	return t.Jitter > 0 || schedule.UsesHash(t.Expression)
 }
 
-// foretells reports whether the next fire of a trigger, as the API has it, is one of its schedule here. If the trigger or its
-// job was renamed before, it is not, because the API keeps to itself which names they were created with.
+// foretells reports whether the schedule computed here contains a trigger's next fire from the API. After a
+// rename of the trigger or its job it does not, because the API does not return the original names.
 func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 	if !dependsOnNames(t) || t.NextFireTime == nil || t.DueAt == nil {
 		return true
@@ -261,9 +261,9 @@ func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 	return s.Matches(*t.NextFireTime) && t.NextFireTime.Add(s.Delay(*t.NextFireTime)).Equal(*t.DueAt)
 }
 
-// withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
-// names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
-// read, they count from now.
+// withClocks returns a job from the state with values of its changed triggers that only the API
+// knows, under their former names: the declaration time of those that count from it, and the next
+// fire of those that depend on names. If the job cannot be read, they count from now.
 func (p *Plan) withClocks(ctx context.Context, job, after dispatcher.Job, renames Renaming, names []string) dispatcher.Job {
 	asks := func(name string) bool {
 		return countsFromApply(job.Triggers[name]) || countsFromApply(after.Triggers[name]) || dependsOnNames(job.Triggers[name])
@@ -286,10 +286,10 @@ func (p *Plan) withClocks(ctx context.Context, job, after dispatcher.Job, rename
 	return job
 }
 
-// KeepMoving leaves in a job that was read what only passes with time, as the state has it: the next fire
-// times, and the summary of its triggers. Otherwise every fire would be drift, and a plan with
-// -refresh-only and -detailed-exitcode would never be 0. They are read again when the job has another
-// revision, when a trigger fails or works again, and when newer time zone data move its fires.
+// KeepMoving replaces values of a job that only change with time by those in the state: the next fire times,
+// and the summary of its triggers. Otherwise every fire would be drift, and a plan with -refresh-only and
+// -detailed-exitcode would never be 0. It keeps the new values when the job has another revision, when a
+// trigger fails or works again, and when newer time zone data move its fires.
 func KeepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
 	if !read["revision"].Equal(state["revision"]) || state["next_fire_times"].IsNull() || state["state"].IsNull() {
 		return
@@ -308,9 +308,9 @@ func KeepMoving(read, state binding.Values, job dispatcher.Job, now time.Time) {
 	read["next_fire_times"], read["state"] = state["next_fire_times"], state["state"]
 }
 
-// moved reports whether a next fire time that was read before is no longer one, although it has not
-// passed. Without a change of the trigger or of a calendar, which is a resource of its own, this comes
-// from time zone data.
+// moved reports whether a former next fire time is no longer one, although it has not passed. If
+// neither the trigger nor a calendar, which is a separate resource, has changed, the cause is time
+// zone data.
 func moved(before timetypes.RFC3339, t dispatcher.Trigger, now time.Time) bool {
 	at, diags := before.ValueRFC3339Time()
 	if diags.HasError() {

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// Bounds of a comparison of fires. A minutely schedule has 1,440 fires a day and one of every ten
-// minutes 2,016 in two weeks, so these are compared completely; of a faster one, the part that fits.
+// Bounds of a comparison of fires. A minutely schedule has 1,440 fires a day and one every ten
+// minutes 2,016 in two weeks, so these are compared completely. Faster ones are compared in part.
 const (
 	mostFires   = 2500                         // of a trigger, before and after each
 	firesBudget = 40 * schedule.StepsPerSearch // a job's searches together take some milliseconds
@@ -20,8 +20,8 @@ const (
 	firstFires  = 5                            // how many are shown
 )
 
-// windows are the spans of time from the plan on for which changes are counted.
-// The last is the longest.
+// windows are the spans of time, starting at the plan, for which changes are counted. The last is
+// the longest.
 var windows = []struct {
 	name string
 	span time.Duration
@@ -30,16 +30,16 @@ var windows = []struct {
 	{"next 14 days", 14 * 24 * time.Hour},
 }
 
-// fire is a scheduled time, and when its run starts, which jitter makes later.
+// fire is a scheduled time, and the start of its run, which jitter delays.
 type fire struct{ at, due time.Time }
 
-// fires are the first fires of a schedule after a time: all of them up to the instant until.
+// fires are the fires of a schedule after a time, complete until the time until.
 type fires struct {
 	list  []fire
 	until time.Time
 }
 
-// firesOf returns the fires in (from, to], or those that a budget and mostFires allow. A nil schedule has none.
+// firesOf returns the fires in (from, to], within the limits of budget and mostFires. A nil schedule has none.
 func firesOf(budget *schedule.Budget, s *schedule.Schedule, from, to time.Time) fires {
 	found := fires{until: to}
 	for at := from; s != nil; {
@@ -60,8 +60,8 @@ func firesOf(budget *schedule.Budget, s *schedule.Schedule, from, to time.Time) 
 // fireChange is a fire that is removed (after is nil), added (before is nil) or moved.
 type fireChange struct{ before, after *fire }
 
-// compare returns how one list of fires becomes the other. A fire moves if the other list has one near
-// it in its place: the two follow each other when all that differ are put in order.
+// compare returns the changes between two lists of fires. A fire moves if the other list has a
+// nearby one next to it, with all differing fires in order.
 func compare(before, after []fire) []fireChange {
 	var changes []fireChange
 	var removed, added []fire
@@ -85,7 +85,7 @@ func compare(before, after []fire) []fireChange {
 // pairUp finds the moves among removed and added fires.
 func pairUp(removed, added []fire) []fireChange {
 	var changes []fireChange
-	// alone reports whether the earlier fire has no partner: another of its list comes first, or it is too far away.
+	// alone reports whether the earlier fire has no partner: its successor is closer, or the other is too far off.
 	alone := func(earlier []fire, later []fire) bool {
 		return len(later) == 0 || later[0].at.Sub(earlier[0].at) > nearby || len(earlier) > 1 && earlier[1].at.Before(later[0].at)
 	}
@@ -107,9 +107,9 @@ func pairUp(removed, added []fire) []fireChange {
 // windowCount counts changes within a window.
 type windowCount struct {
 	added, removed, moved int
-	// least and most are how much later the moved fires run; earlier ones count below zero.
+	// least and most are how much later the moved fires run; negative values mean earlier.
 	least, most time.Duration
-	// incomplete says that there are too many fires to compare them all.
+	// incomplete means that only a part of the fires was compared.
 	incomplete bool
 }
 
@@ -134,17 +134,17 @@ func countWithin(changes []fireChange, until time.Time) windowCount {
 	return c
 }
 
-// comparison is how the fires of one trigger change.
+// comparison describes the changed fires of one trigger.
 type comparison struct {
 	counts        []windowCount // one for each of windows
-	before, after []time.Time   // when the first fires run
+	before, after []time.Time   // start times of the first runs
 }
 
-// compareFires compares what two schedules fire after now. A nil schedule never fires.
+// compareFires compares the fires of two schedules after now. A nil schedule never fires.
 func compareFires(budget *schedule.Budget, before, after *schedule.Schedule, now time.Time) comparison {
 	last := now.Add(windows[len(windows)-1].span)
 	was, is := firesOf(budget, before, now, last.Add(nearby)), firesOf(budget, after, now, last.Add(nearby))
-	// Where one list ends early, the other's later fires are no changes.
+	// After the end of one list, later fires of the other are not compared.
 	known := was.until
 	if is.until.Before(known) {
 		known = is.until
@@ -163,7 +163,7 @@ func compareFires(budget *schedule.Budget, before, after *schedule.Schedule, now
 	return result
 }
 
-// upTo returns the fires that are not later than an instant.
+// upTo returns the fires up to a time.
 func (f fires) upTo(t time.Time) []fire {
 	n := slices.IndexFunc(f.list, func(one fire) bool { return one.at.After(t) })
 	if n < 0 {
@@ -172,7 +172,7 @@ func (f fires) upTo(t time.Time) []fire {
 	return f.list[:n]
 }
 
-// first returns when the first fires run. If the schedule is rare, it looks further ahead than last.
+// first returns when the first fires run. For a rare schedule, it searches beyond last.
 func (f fires) first(budget *schedule.Budget, s *schedule.Schedule, last time.Time) []time.Time {
 	var due []time.Time
 	for _, one := range f.list[:min(firstFires, len(f.list))] {
@@ -191,8 +191,8 @@ func (f fires) first(budget *schedule.Budget, s *schedule.Schedule, last time.Ti
 	return due
 }
 
-// text describes a comparison, for a zone's wall clock. Terraform wraps the lines of a message but
-// those that begin with a space, which keeps the table together.
+// text describes a comparison in local time of a zone. Terraform wraps the lines of a message
+// except those that begin with a space, so the table stays intact.
 func (c comparison) text(zone *time.Location) string {
 	var b strings.Builder
 	for i, w := range windows {
@@ -220,7 +220,7 @@ func (c comparison) text(zone *time.Location) string {
 	return b.String()
 }
 
-// text is such as "1 added, 14 moved 1h later".
+// text returns text such as "1 added, 14 moved 1h later".
 func (c windowCount) text() string {
 	var parts []string
 	if c.removed > 0 {
@@ -243,7 +243,7 @@ func (c windowCount) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// by says how far fires move.
+// by describes how far fires move.
 func (c windowCount) by() string {
 	span := func(d time.Duration) string {
 		if whole := d.Truncate(time.Second); whole > 0 {

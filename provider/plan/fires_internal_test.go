@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// parsed returns the schedule of an expression and a zone, which a space and an @ separate from it; "" is none.
+// parsed returns the schedule of an expression and a zone, separated by a space and an @; "" is nil.
 func parsed(t *testing.T, text string, anchor time.Time) *schedule.Schedule {
 	t.Helper()
 	if text == "" {

@@ -1,9 +1,9 @@
-// Package plan is what a plan of Terraform tells people: which fires it adds, removes and moves, what it renames, which names lead to
-// nothing, what is probably a mistake, and what does not run.
+// Package plan describes what a Terraform plan does: which fires it adds, removes and moves, what
+// it renames, which names do not exist, what is probably a mistake, and what does not run.
 //
-// Terraform plans one resource after the other, calendars and groups before the jobs that refer to them. So a Plan remembers what the
-// ones before leave, reads the rest from the API, and compares schedules with the code that fires them. What cannot be known before
-// the apply, the API judges then.
+// Terraform plans resources one by one, calendars and groups before the jobs that refer to them. So
+// a Plan records earlier resources, reads the rest from the API, and compares schedules with the
+// code that fires them. The API checks at apply what is unknown at plan.
 package plan
 
 import (
@@ -23,28 +23,28 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// Plan is what a process of the provider knows of the plan that it makes or applies: what the API has, as far as it was
-// asked, what the plan leaves of that, and which warnings were shown.
+// Plan is what a provider process knows about the plan that it makes or applies: objects read from
+// the API, the planned state of those in the plan, and the warnings already shown.
 type Plan struct {
 	*client.Client        // nil while an argument of the provider block is unknown: no request can be made
 	Endpoint       string // as configured, for messages; it holds no credentials
 	unreached      atomic.Bool
 	paths          binding.Paths
 	warned         *warned
-	zones          sync.Once             // they were compared with the dispatcher's
-	apps           known[*access.App]    // as the API has them; nil: it could not be read
-	bounds         known[*target.Bounds] // of apps in this plan; nil while they are not known before apply
+	zones          sync.Once             // compared with the dispatcher's
+	apps           known[*access.App]    // as the API has them; nil if one could not be read
+	bounds         known[*target.Bounds] // of apps in this plan; nil while they are unknown
 	defaults       known[plannedDefaults]
-	// calendars are those of the plan by app/name, and nil if they do not change or are not fully known. Like groups, Terraform plans
-	// them before the jobs that refer to them.
+	// calendars are the planned calendars by app/name; nil if they do not change or are partly
+	// unknown. Like groups, Terraform plans them before the jobs that refer to them.
 	calendars     known[*dispatcher.Calendar]
-	calendarsRead known[[]dispatcher.Calendar]  // by app; nil: they cannot be read
-	groups        known[bool]                   // app/name of those that an apply of this plan leaves
-	groupsRead    known[[]target.EndpointGroup] // by app; nil: they cannot be read
+	calendarsRead known[[]dispatcher.Calendar]  // by app; nil if they cannot be read
+	groups        known[bool]                   // app/name of groups that exist after an apply
+	groupsRead    known[[]target.EndpointGroup] // by app; nil if they cannot be read
 	jobs          knownJobs
 }
 
-// New returns a plan about which nothing is known yet. file is what processes of the same command share; "" is none.
+// New returns an empty plan. file is shared by the processes of a command, or "".
 func New(paths binding.Paths, file string) *Plan {
 	return &Plan{paths: paths, warned: newWarned(file)}
 }
@@ -66,14 +66,14 @@ func (p *Plan) Unreached(diags *diag.Diagnostics, why error) {
 	})
 }
 
-// Definition is what a plan leaves of a definition, as far as its configuration is known.
+// Definition is the planned state of a definition, as far as its configuration is known.
 type Definition[T any] struct {
 	Declared       T
-	E              *binding.Expander // it has expanded Declared
+	E              *binding.Expander // has expanded Declared
 	IsNew, Changes bool
 }
 
-// known is what plans of one kind of thing have found out, by the names of the things. The zero value is ready to use.
+// known has the values that plans of one kind of object have found, by name. The zero value is ready to use.
 type known[V any] struct {
 	mu     sync.Mutex
 	values map[string]V
@@ -111,7 +111,7 @@ func (k *known[V]) all() map[string]V {
 	return maps.Clone(k.values)
 }
 
-// once returns the value of a name. Only the first call reads it; others wait instead of reading it, too.
+// once returns the value of a name. Only the first call reads it; concurrent calls wait for that.
 func (k *known[V]) once(name string, read func() V) V {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +121,7 @@ func (k *known[V]) once(name string, read func() V) V {
 	return k.values[name]
 }
 
-// readAll returns what an app has, from all pages of a list; nil if it cannot be read.
+// readAll returns all pages of a list of an app; nil if it cannot be read.
 func readAll[T any](
 	ctx context.Context, app string, list func(context.Context, string, input.Page) (client.List[T], error),
 ) []T {
@@ -138,14 +138,14 @@ func readAll[T any](
 	}
 }
 
-// plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
+// plannedDefaults are the planned defaults of an app, which may be unknown before apply.
 type plannedDefaults struct {
 	defaults *dispatcher.JobDefaults
 	known    bool
 }
 
-// DefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
-// it by the API. known is false if that is decided at apply.
+// DefaultsOf returns the defaults of an app's jobs: those of this plan or, for an app outside of
+// it, of the API. known is false if they are decided at apply.
 func (p *Plan) DefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
 	if planned, there := p.defaults.get(app); there {
 		return planned.defaults, planned.known
@@ -156,7 +156,7 @@ func (p *Plan) DefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDef
 	return nil, false
 }
 
-// DefaultsShown returns the defaults of an app for a job that was read. Those of the API stand for what is decided at apply.
+// DefaultsShown returns an app's defaults for a job that was read. If they are decided at apply, it uses the API's.
 func (p *Plan) DefaultsShown(ctx context.Context, app string) *dispatcher.JobDefaults {
 	given, known := p.DefaultsOf(ctx, app)
 	if stored := p.appOf(ctx, app); !known && stored != nil {
@@ -165,22 +165,22 @@ func (p *Plan) DefaultsShown(ctx context.Context, app string) *dispatcher.JobDef
 	return given
 }
 
-// appOf returns an app as it is stored; nil: it cannot be read now.
+// appOf returns an app as stored; nil if it cannot be read now.
 func (p *Plan) appOf(ctx context.Context, name string) *access.App {
 	if !p.reads() || name == "" {
 		return nil
 	}
 	return p.apps.once(name, func() *access.App {
 		app, err := p.App(ctx, name)
-		if err != nil { // apply reports it, if it still is so
+		if err != nil { // apply reports the error if it persists
 			return nil
 		}
 		return &app
 	})
 }
 
-// BoundsOf returns the bounds of an app, by this plan or, for an app that the plan leaves alone, by the API; nil: they are not
-// known now, so the API judges at apply.
+// BoundsOf returns the bounds of an app: those of this plan or, for an app outside of it, of the
+// API. nil means that they are unknown now, and the API checks them at apply.
 func (p *Plan) BoundsOf(ctx context.Context, name string) *target.Bounds {
 	if !p.reads() || name == "" {
 		return nil
@@ -194,7 +194,7 @@ func (p *Plan) BoundsOf(ctx context.Context, name string) *target.Bounds {
 	return nil
 }
 
-// OfApp notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
+// OfApp records the planned bounds and defaults of the app, for the plans of its jobs.
 func (p *Plan) OfApp(_ context.Context, _ *diag.Diagnostics, of Definition[access.App]) {
 	name, bounds := of.Declared.Name, of.Declared.Bounds
 	if of.E.IsUnknown("/name") {
@@ -206,12 +206,12 @@ func (p *Plan) OfApp(_ context.Context, _ *diag.Diagnostics, of Definition[acces
 		p.bounds.set(name, nil)
 	case bounds != nil:
 		p.bounds.set(name, new(bounds.WithDefaults(name)))
-	case of.IsNew: // an app that was deleted keeps its bounds, so only the API knows them
+	case of.IsNew: // a deleted app keeps its bounds, so only the API knows them
 		p.bounds.set(name, nil)
 	}
 }
 
-// AppWritten notes the bounds and defaults of an app that was created or updated.
+// AppWritten records the bounds and defaults of an app that was created or updated.
 func (p *Plan) AppWritten(app access.App) {
 	p.bounds.set(app.Name, app.Bounds)
 	p.defaults.set(app.Name, plannedDefaults{app.Defaults, true})

@@ -30,19 +30,19 @@ func (p *Plan) calendarsPlanned(app string) map[string]dispatcher.Calendar {
 	return planned
 }
 
-// calendarsStored returns the calendars of an app as the API has them, read once; nil if they cannot be read.
+// calendarsStored returns an app's calendars as the API has them, read once; nil if they cannot be read.
 func (p *Plan) calendarsStored(ctx context.Context, app string) []dispatcher.Calendar {
 	return p.calendarsRead.once(app, func() []dispatcher.Calendar { return readAll(ctx, app, p.Calendars) })
 }
 
-// calendarChange are the calendars of an app before and after a plan.
+// calendarChange has the calendars of an app before and after a plan.
 type calendarChange struct {
 	before, after dispatcher.Calendars
-	changed       map[string]bool // by name, with all that build on a changed one
+	changed       map[string]bool // by name, including calendars that build on a changed one
 }
 
-// calendarChange returns the calendars of the app of a job. Of a job that uses none, or whose fires the plan
-// leaves alone, they need not be read.
+// calendarChange returns the calendars of a job's app. It does not read them if the job uses none
+// or its fires do not change.
 func (p *Plan) calendarChange(ctx context.Context, app string, uses bool) calendarChange {
 	planned := p.calendarsPlanned(app)
 	if !uses || !p.reads() {
@@ -61,8 +61,8 @@ func (p *Plan) calendarChange(ctx context.Context, app string, uses bool) calend
 	return change
 }
 
-// calendarsAfter returns the calendars of a job as the plan leaves them; nil if it uses none, or if one is not known
-// before apply.
+// calendarsAfter returns a job's calendars after the plan; nil if it uses none, or if one is
+// unknown before apply.
 func (p *Plan) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatcher.Calendars {
 	var names []string
 	for _, t := range job.Triggers {
@@ -79,8 +79,8 @@ func (p *Plan) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatche
 	return calendars
 }
 
-// OfCalendar refuses bases that neither exist nor are created by the same plan, and notes the calendar as the plan leaves it,
-// so that the plans of jobs show what it does to their fires.
+// OfCalendar refuses bases that neither exist nor are created by the same plan. It records the
+// planned calendar, so that the plans of jobs show the effect on their fires.
 func (p *Plan) OfCalendar(ctx context.Context, diags *diag.Diagnostics, of Definition[dispatcher.Calendar]) {
 	calendar := of.Declared
 	var problems input.Problems
@@ -97,18 +97,18 @@ func (p *Plan) OfCalendar(ctx context.Context, diags *diag.Diagnostics, of Defin
 	p.calendars.set(calendar.App+"/"+calendar.Name, changed)
 }
 
-// reference is the name of another thing of an app in a definition, at a pointer. code is that of the problem with a wrong one.
+// reference is the name of another object of an app, at a pointer of a definition. code is for a wrong name.
 type reference struct{ kind, code, app, name, at string }
 
-// unknown returns the problem that the app has no such thing; names are those that it has.
+// unknown returns the problem that the app has no such object; names are the existing ones.
 func (r reference) unknown(names []string) input.Problem {
 	return input.Problem{Path: r.at, Code: r.code, Message: fmt.Sprintf(
 		"app %s has no %s %s; declare it as a %s and refer to its name, so that Terraform creates it first%s",
 		input.Echo(r.app), r.kind, input.Echo(r.name), binding.ResourceType(r.kind), input.DidYouMean(r.name, names))}
 }
 
-// checkCalendar adds a problem if an app has no such calendar, neither stored nor planned. What cannot be known now, the
-// API judges at apply.
+// checkCalendar adds a problem if an app has no such calendar, neither stored nor planned. If that
+// is unknown now, the API checks it at apply.
 func (p *Plan) checkCalendar(ctx context.Context, problems *input.Problems, app, name, at string) {
 	if !p.reads() || app == "" || name == "" || p.calendars.has(app+"/"+name) {
 		return
@@ -123,8 +123,8 @@ func (p *Plan) checkCalendar(ctx context.Context, problems *input.Problems, app,
 	}
 }
 
-// CheckReferences refuses a job that names calendars, a group or jobs that neither exist nor are created by the same plan. e has
-// expanded it.
+// CheckReferences refuses a job that names calendars, a group or jobs that neither exist nor are
+// created by the same plan. e has expanded the job.
 func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	var problems input.Problems
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
@@ -135,16 +135,16 @@ func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *
 	p.checkFollows(ctx, diags, e, job)
 }
 
-// OfGroup notes an endpoint group, which jobs of the same plan may have as their target.
+// OfGroup records an endpoint group, which jobs of the same plan may have as their target.
 func (p *Plan) OfGroup(_ context.Context, _ *diag.Diagnostics, of Definition[target.EndpointGroup]) {
 	p.groups.set(of.Declared.App+"/"+of.Declared.Name, true)
 }
 
-// GroupKind is what messages call an endpoint group.
+// GroupKind is the name of endpoint groups in messages.
 const GroupKind = "endpoint group"
 
-// checkGroup refuses a job whose target is a group that neither exists nor is created by the same plan. What cannot be known
-// now, the API judges at apply.
+// checkGroup refuses a job with a target group that neither exists nor is created by the same plan.
+// If that is unknown now, the API checks it at apply.
 func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	group := job.Target.Group
 	if group == nil || !p.reads() || job.App == "" || group.Name == "" ||
@@ -162,16 +162,16 @@ func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *bindi
 	}
 }
 
-// knownJobs are the jobs that follow others, and what follows them.
+// knownJobs has jobs that have followers, and these followers.
 type knownJobs struct {
 	mu sync.Mutex
-	// planned has the followers of each job that an apply of this plan leaves, by app/name.
+	// planned has the followers of each job after this plan, by app/name.
 	planned map[string][]string
-	// stored has the followers of jobs that the plan does not have, or not yet, as they were read; nil: there is no such job.
+	// stored has the followers of jobs that are not yet in the plan, as they were read; nil for a missing job.
 	stored map[string]*[]string
 }
 
-// plan remembers a planned job with the names of the jobs that follow it.
+// plan records a planned job with the names of its followers.
 func (k *knownJobs) plan(app, name string, followers []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,12 +181,12 @@ func (k *knownJobs) plan(app, name string, followers []string) {
 	k.planned[app+"/"+name] = followers
 }
 
-// followersOf returns the names of the jobs that follow a job, as it is planned, or else as it is stored. known is false if
-// it cannot be read now.
+// followersOf returns the names of a job's followers, as planned or else as stored. known is false
+// if they cannot be read now.
 func (p *Plan) followersOf(ctx context.Context, app, name string) (followers []string, exists, planned, known bool) {
 	k := &p.jobs
 	k.mu.Lock()
-	defer k.mu.Unlock() // jobs that name the same one wait instead of reading it, too
+	defer k.mu.Unlock() // concurrent plans of jobs that name the same one wait for the read
 	key := app + "/" + name
 	if followers, planned := k.planned[key]; planned {
 		return followers, true, true, true
@@ -212,8 +212,8 @@ func (p *Plan) followersOf(ctx context.Context, app, name string) (followers []s
 	return job.Followers(), true, false, true
 }
 
-// checkFollows refuses a job that names one that neither exists nor is created by the same plan, and jobs that would follow
-// one another in a circle. What cannot be known now, the API judges at apply.
+// checkFollows refuses a job that names a job that neither exists nor is created by the same plan,
+// and jobs that follow one another in a circle. If that is unknown now, the API checks it at apply.
 func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if !p.reads() || job.App == "" || job.Name == "" || diags.HasError() {
 		return
@@ -242,7 +242,7 @@ func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *bin
 	}
 }
 
-// someJobs returns names that may have been meant instead of one that does not exist.
+// someJobs returns existing names for a message about a missing one.
 func (p *Plan) someJobs(ctx context.Context, app string) []string {
 	list, err := p.Jobs(ctx, app, input.Page{Limit: 1000})
 	if err != nil {
@@ -255,8 +255,8 @@ func (p *Plan) someJobs(ctx context.Context, app string) []string {
 	return names
 }
 
-// checkCycle reports jobs that follow one another back to a planned job. It is an error if the plan has all of them. If not,
-// a change that is planned later may break the circle.
+// checkCycle reports jobs that follow one another back to a planned job. It adds an error if the plan has all
+// of them. If not, it adds a warning, because a later planned change may break the circle.
 func (p *Plan) checkCycle(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
 	graph, stored := map[string][]string{}, map[string]bool{}
 	for next := job.Followers(); len(next) > 0 && len(graph) < dispatcher.MostFollowing; next = next[1:] {
@@ -300,8 +300,8 @@ func pointerOfFollower(job dispatcher.Job, cycle []string) string {
 	return ""
 }
 
-// OfAlert warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which labels no
-// job has.
+// OfAlert warns of job names in an alert that do not exist, neither in the plan nor on the server.
+// The API reports labels without a job at apply.
 func (p *Plan) OfAlert(ctx context.Context, diags *diag.Diagnostics, of Definition[alert.Alert]) {
 	app, e := of.Declared.App, of.E
 	if !p.reads() || app == "" || of.Declared.Name == "" || diags.HasError() {

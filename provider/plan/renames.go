@@ -18,27 +18,27 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// Renaming is what a plan renames of a job, which has the name from in the state.
+// Renaming is a planned rename of a job and its triggers. The job has the name from in the state.
 type Renaming struct {
 	dispatcher.JobRename
 	from string
 }
 
-// Any reports whether there is anything to rename.
+// Any reports whether the plan renames anything.
 func (r Renaming) Any() bool { return r.Name != "" || len(r.Triggers) > 0 }
 
-// to returns the name that a trigger will have.
+// to returns the new name of a trigger.
 func (r Renaming) to(name string) string { return cmp.Or(r.Triggers[name], name) }
 
-// Of returns a job under the names that it will have. What is derived from names stays as it is.
+// Of returns a job under its new names. Values derived from the old names stay as they are.
 func (r Renaming) Of(job dispatcher.Job) dispatcher.Job {
 	if renamed, err := r.Apply(job, job.UpdatedAt); err == nil {
 		return renamed
 	}
-	return job // nothing is renamed, or a problem says why not
+	return job // no rename, or a problem explains why not
 }
 
-// Keys returns a map of the state whose keys are triggers under the names that they will have.
+// Keys returns a map of the state with the new names of triggers as keys.
 func (r Renaming) Keys(ctx context.Context, m types.Map) types.Map {
 	if len(r.Triggers) == 0 {
 		return m
@@ -51,7 +51,7 @@ func (r Renaming) Keys(ctx context.Context, m types.Map) types.Map {
 	return types.MapValueMust(m.ElementType(ctx), renamed)
 }
 
-// RenamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
+// RenamedFrom returns the former trigger names in a model; known is false if others may become known at apply.
 func RenamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 	from, known = dispatcher.RenamedFrom{}, !m["trigger"].IsUnknown()
 	for name, element := range m.Map("trigger").Elements() {
@@ -65,7 +65,7 @@ func RenamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 	return from, known
 }
 
-// RenamingOf returns what a configuration renames of the job in the state.
+// RenamingOf returns the configured rename of the job in the state.
 func RenamingOf(config, state binding.Values, stored dispatcher.Job) (Renaming, input.Problems) {
 	r := Renaming{from: stored.Name}
 	if name := config.Text("name"); !name.IsUnknown() && name.ValueString() != stored.Name {
@@ -86,10 +86,10 @@ func RenamingOf(config, state binding.Values, stored dispatcher.Job) (Renaming, 
 	return r, problems
 }
 
-// Rename returns what a plan renames, and says so. It refuses a name that another job has.
+// Rename returns the planned rename, and warns of it. It refuses a name that another job has.
 func (p *Plan) Rename(ctx context.Context, diags *diag.Diagnostics, config, state binding.Values, stored dispatcher.Job) Renaming {
 	if !config["app"].Equal(state["app"]) {
-		return Renaming{from: stored.Name} // it is replaced, by a job that has no past
+		return Renaming{from: stored.Name} // the job is replaced by a new one
 	}
 	renames, problems := RenamingOf(config, state, stored)
 	p.paths.Report(diags, problems)
@@ -108,7 +108,7 @@ func (p *Plan) Rename(ctx context.Context, diags *diag.Diagnostics, config, stat
 	return renames
 }
 
-// warnOfRename says what a plan renames, and what does not follow.
+// warnOfRename reports the planned rename, and the things that keep the old name.
 func (p *Plan) warnOfRename(diags *diag.Diagnostics, app string, r Renaming) {
 	var lines []string
 	at := "/name"
@@ -128,7 +128,7 @@ func (p *Plan) warnOfRename(diags *diag.Diagnostics, app string, r Renaming) {
 	})
 }
 
-// likelyRename says how a trigger that is new would be one that is removed under another name; empty if there are not both.
+// likelyRename suggests that a new trigger is a removed one under another name, or returns "" without such a pair.
 func likelyRename(before, after dispatcher.Job) string {
 	removed, added := without(before.Triggers, after.Triggers), without(after.Triggers, before.Triggers)
 	if len(removed) == 0 || len(added) == 0 {
@@ -146,7 +146,7 @@ func likelyRename(before, after dispatcher.Job) string {
 		"of H and jitter. If trigger %s is %s under another name, write renamed_from = %q into its block.", name, old, old)
 }
 
-// without returns the names of triggers that the others lack.
+// without returns the names of triggers that others lacks.
 func without(triggers, others map[string]dispatcher.Trigger) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(triggers)), func(name string) bool {
 		_, there := others[name]
@@ -154,7 +154,7 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 	})
 }
 
-// SameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
+// SameButRenamedFrom reports whether two jobs are equal in all attributes that the API stores.
 func SameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
 	without := func(v binding.Values) binding.Values {
 		triggers := v.Map("trigger")
@@ -174,7 +174,7 @@ func SameButRenamedFrom(ctx context.Context, a, b binding.Values) bool {
 	return without(a).Equal(without(b))
 }
 
-// InFiles returns the problems of a rename with the paths that the configuration has for what they point to.
+// InFiles returns the problems of a rename with paths of the configuration.
 func (r Renaming) InFiles(problems input.Problems) input.Problems {
 	told := slices.Clone(problems)
 	for i, p := range told {
@@ -187,7 +187,7 @@ func (r Renaming) InFiles(problems input.Problems) input.Problems {
 	return told
 }
 
-// Renamed returns the triggers of a state under the names that they have now, each with the name that it had.
+// Renamed returns the triggers of a state by their current names, each with its former name.
 func (r Renaming) Renamed(ctx context.Context, m types.Map) types.Map {
 	renamed := map[string]attr.Value{}
 	for name, element := range m.Elements() {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startOf returns when a process started, in a form that only serves to tell it from others of its number.
+// startOf returns the start of a process in a form that distinguishes it from other processes with its number.
 func startOf(pid int) (string, error) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {

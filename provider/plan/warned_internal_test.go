@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// In whatever order Terraform asks about jobs, the warnings that are told in full include those of the nearest days. Of
-// one day, no more are told than there is room for.
-func TestNearestWarningsAreToldInFullInAnyOrder(t *testing.T) {
+// In whatever order Terraform plans jobs, the warnings shown in full include those of the nearest
+// days. The number of warnings in full for one day is limited.
+func TestNearestWarningsAreShownInFullInAnyOrder(t *testing.T) {
 	t.Parallel()
 	const jobs, inFull = 200, 3
 	random := rand.New(rand.NewPCG(1, 2))

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// startOf returns when a process started, in a form that only serves to tell it from others of its number.
+// startOf returns the start of a process in a form that distinguishes it from other processes with its number.
 func startOf(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// The name of the program, in parentheses, may hold spaces. The start is the 20th field after it.
+	// The name of the program, in parentheses, may contain spaces. The start is the 20th field after it.
 	_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
 	const start = 19
 	fields := strings.Fields(rest)

@@ -4,5 +4,5 @@ package plan
 
 import "errors"
 
-// startOf cannot say when a process started, so an apply repeats the warnings of its plan.
+// startOf is not implemented on this system, so an apply repeats the warnings of its plan.
 func startOf(int) (string, error) { return "", errors.ErrUnsupported }

@@ -26,28 +26,28 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// In full are the first warnings of a kind that a command shows, and those that come true on an earlier day than these. The
-// others share one title, and Terraform shows the first of these with the number of the others.
+// A command shows the first warnings of a kind in full, and those that come true on an earlier day than
+// these. The others share one title, and Terraform shows the first of them with the number of the others.
 const (
 	warningsInFull = 3
 	changesInFull  = 20
 	detailsInFull  = 3 // of one kind within one job
 )
 
-// warning is one diagnostic about a thing: an app or a job.
+// warning is one diagnostic about an app or a job.
 type warning struct {
 	kind, title string
-	thing       string // its name
-	key         string // tells it from others of its kind about the thing; usually empty
-	at          string // the pointer to what it is about in a resource; empty: the resource as a whole
-	outside     bool   // it is about nothing that a configuration says, so Terraform shows no line of it
+	thing       string // name of the app or job
+	key         string // distinguishes warnings of one kind about it; usually empty
+	at          string // the pointer to its attribute; empty for the resource as a whole
+	outside     bool   // not about the configuration, so Terraform shows no line of it
 	detail      string
 	day         string // when it comes true, such as 2030-03-31; usually empty
-	inFull      int    // how many of its kind are shown in full; 0: warningsInFull
-	more        string // what the title names in place of the thing from the warning on that is no longer shown in full
+	inFull      int    // how many of its kind are shown in full; 0 means warningsInFull
+	more        string // what the title names in place of the thing, from the first warning that is not shown in full
 }
 
-// warn adds a warning, unless this command of Terraform has shown it before.
+// warn adds a warning, unless this Terraform command has already shown it.
 func (p *Plan) warn(diags *diag.Diagnostics, w warning) {
 	full, first := p.warned.first(w.kind, w.thing+" "+w.key, w.day, cmp.Or(w.inFull, warningsInFull))
 	if !first {
@@ -64,8 +64,8 @@ func (p *Plan) warn(diags *diag.Diagnostics, w warning) {
 	diags.AddAttributeWarning(p.paths.Of(w.at), title, detail)
 }
 
-// WarnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as
-// a warning has it.
+// WarnOfMistakes adds warnings of probable mistakes in a job or an alert, one for each kind. more
+// is the field of warning.
 func (p *Plan) WarnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b input.Problem) int {
@@ -81,7 +81,7 @@ func (p *Plan) WarnOfMistakes(diags *diag.Diagnostics, app, name string, found [
 		code, where := same[0].Code, ""
 		day, _, _ := strings.Cut(timeIn(same[0]), "T")
 		for _, p := range same {
-			where += " " + p.Path // what is found in another place, as at apply, was not told before
+			where += " " + p.Path // problems found in another place, as at apply, are new
 		}
 		p.warn(diags, warning{
 			kind: code, title: cmp.Or(input.RowOf(code).Title, "Possible mistake"), thing: app + "/" + name,
@@ -90,7 +90,7 @@ func (p *Plan) WarnOfMistakes(diags *diag.Diagnostics, app, name string, found [
 	}
 }
 
-// summed lists problems of one code: the nearest ones in full, and how many there are.
+// summed lists problems of one code: the nearest ones in full, and the number of all.
 func (p *Plan) summed(same []input.Problem) string {
 	var lines []string
 	for _, problem := range same[:min(len(same), detailsInFull)] {
@@ -105,10 +105,10 @@ func (p *Plan) summed(same []input.Problem) string {
 
 var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
 
-// timeIn returns the first time in a message, which orders warnings by when they come true.
+// timeIn returns the first time in a message, which determines the order of warnings.
 func timeIn(p input.Problem) string { return timePattern.FindString(p.Message) }
 
-// WarnOfJob adds warnings of what the configuration of a job says, as far as it is known. e has expanded it.
+// WarnOfJob adds warnings about a job's configuration, as far as it is known. e has expanded it.
 func (p *Plan) WarnOfJob(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job, now time.Time) {
 	if !p.reads() || diags.HasError() || e.IsUnknown("/app") || e.IsUnknown("/name") {
 		return
@@ -123,8 +123,8 @@ func (p *Plan) WarnOfJob(ctx context.Context, diags *diag.Diagnostics, e *bindin
 	p.warnOfApp(diags, p.appOf(ctx, job.App))
 }
 
-// WarnOfStops says that a job that was read, triggers of it or its app are paused, or no job of the app runs. Terraform manages no
-// pauses, so a plan without changes would hide that the job does not run.
+// WarnOfStops warns if a job that was read, its triggers or its app are paused, or if no job of the
+// app runs. Terraform manages no pauses, so an empty plan would hide that the job does not run.
 func (p *Plan) WarnOfStops(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job) {
 	p.WarnOfAppPauses(diags, job.Pauses)
 	if w, paused := pauseWarning(job); paused {
@@ -133,7 +133,7 @@ func (p *Plan) WarnOfStops(ctx context.Context, diags *diag.Diagnostics, job dis
 	p.warnOfApp(diags, p.appOf(ctx, job.App))
 }
 
-// WarnOfAppPauses says that pauses of an app hold jobs. Each is said once, however many jobs it holds.
+// WarnOfAppPauses warns of pauses of an app that hold jobs. It shows each pause once, however many jobs it holds.
 func (p *Plan) WarnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppPause) {
 	for _, one := range pauses {
 		thing := one.App
@@ -152,7 +152,7 @@ func (p *Plan) WarnOfAppPauses(diags *diag.Diagnostics, pauses []dispatcher.AppP
 	}
 }
 
-// pauseWarning says by whom, since when and why a job, or triggers of it, are paused.
+// pauseWarning describes by whom, since when and why a job, or some of its triggers, are paused.
 func pauseWarning(job dispatcher.Job) (w warning, paused bool) {
 	name := job.App + "/" + job.Name
 	w = warning{kind: "paused", title: "Paused", thing: name, at: "/name", more: "more jobs"}
@@ -179,7 +179,7 @@ func pauseWarning(job dispatcher.Job) (w warning, paused bool) {
 	return w, true
 }
 
-// by says who did something, since and until when it is so, and why, as far as it is known.
+// by describes who did something, since and until when it is in effect, and why, as far as that is known.
 func by(who string, since, until *time.Time, reason string) string {
 	text := ""
 	if who != "" {
@@ -197,7 +197,7 @@ func by(who string, since, until *time.Time, reason string) string {
 	return text
 }
 
-// warnOfApp says that no job of an app runs, and why.
+// warnOfApp warns that no job of an app runs, and why.
 func (p *Plan) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 	if app == nil {
 		return
@@ -217,8 +217,8 @@ func (p *Plan) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 	p.warn(diags, w)
 }
 
-// warnOfZones warns once if the dispatcher computes with other time zone data than this provider, whose plans foretell fires.
-// Whether it can be reached is for the requests to say that matter.
+// warnOfZones warns once if the dispatcher computes with other time zone data than this provider,
+// whose plans predict fires. Other requests report an unreachable dispatcher.
 func (p *Plan) warnOfZones(ctx context.Context, diags *diag.Diagnostics) {
 	p.zones.Do(func() {
 		server, err := p.Version(ctx)
@@ -233,23 +233,23 @@ func (p *Plan) warnOfZones(ctx context.Context, diags *diag.Diagnostics) {
 	})
 }
 
-// warned remembers which warnings a command of Terraform has shown, so that it shows each of them once.
+// warned records the warnings that a Terraform command has shown, so that it shows each of them once.
 //
-// A command plans each change twice: when it plans, and again when it applies, in another process of the
-// provider. The protocol does not tell the two apart, but they are children of one process. So a process
-// leaves what it has told in a file that is named after its parent, and the next one does not repeat it. A
+// A command plans each change twice: when it plans, and again when it applies, in another provider process.
+// The protocol does not distinguish the two, but they have the same parent process. So a process writes the
+// warnings that it has shown to a file named after its parent, and the next process does not repeat them. A
 // plan that is applied from a file belongs to two commands, and each of them shows the warnings.
 //
-// Without such a file, as in a debugger, or where nothing can be written, both processes show them.
+// Without such a file, as in a debugger or if no file can be written, both processes show them.
 type warned struct {
-	file string // "" if there is none
+	file string // "" without a file
 
 	mu      sync.Mutex
 	keys    map[string]bool
-	nearest map[string][]string // by kind, the days of the nearest warnings that this process has told in full, in order
+	nearest map[string][]string // by kind, the sorted days of the nearest warnings that this process has shown in full
 }
 
-// newWarned returns what processes of the same command have left in a file; "" is none.
+// newWarned reads the file of earlier processes of the command; "" means no file.
 func newWarned(file string) *warned {
 	w := &warned{file: file, keys: map[string]bool{}, nearest: map[string][]string{}}
 	f, err := os.Open(file)
@@ -263,12 +263,12 @@ func newWarned(file string) *warned {
 	return w
 }
 
-// first reports whether nothing of that kind and key was told before, and then whether it is to be told in full: it is
-// among the first of its kind, as many as inFull, or comes true on an earlier day than one of the nearest of these.
+// first records a warning. first is true if no warning of that kind and key was shown before. full is then true
+// if it is one of the first inFull of its kind, or comes true on an earlier day than one of the nearest inFull.
 //
-// Terraform asks about one job after the other, and shows what the provider has said of each. So nobody knows the
-// nearest warnings before the last one, but all that are nearer than those before them include them. Their days, not
-// their times, are compared: otherwise jobs with different minutes of one night would all be told in full.
+// Terraform plans one job after the other, and shows the provider's warnings about each. So the nearest
+// warnings are known only at the end, but those that were nearer than all before them include them. first
+// compares days, not times: otherwise jobs with different minutes of one night would all be shown in full.
 func (w *warned) first(kind, key, day string, inFull int) (full, first bool) {
 	sum := sha256.Sum256([]byte(kind + "\x00" + key))
 	line := hex.EncodeToString(sum[:12])
@@ -304,11 +304,11 @@ func (w *warned) leave(line string) {
 	_ = f.Close()
 }
 
-// WarnedFile returns the file of this command of Terraform; "" if it is not known which one that is. It
-// removes those of commands that have ended.
+// WarnedFile returns the file of this Terraform command; "" if the command is unknown. It also
+// removes the files of commands that have ended.
 func WarnedFile() string {
-	// Terraform sets the variable for processes that it starts. One that it finds running, as in a debugger
-	// or a test, has another parent and serves many commands.
+	// Terraform sets the variable for processes that it starts. A process that it finds running, as
+	// in a debugger or a test, has another parent and serves many commands.
 	if os.Getenv("TF_PLUGIN_MAGIC_COOKIE") == "" {
 		return ""
 	}
@@ -331,17 +331,17 @@ func WarnedFile() string {
 	return filepath.Join(dir, name)
 }
 
-// commandFile returns the name of the file of a process. Its number alone would come again.
+// commandFile returns the file name for a process. The process number alone would be reused.
 func commandFile(pid int) (string, error) {
 	started, err := startOf(pid)
 	return fmt.Sprintf("told-%d-%s", pid, started), err
 }
 
-// ended reports whether the process is gone that a file is named after.
+// ended reports whether the process of a file has ended.
 func ended(file string) bool {
 	var pid int
 	if n, err := fmt.Sscanf(file, "told-%d-", &pid); n != 1 || err != nil {
-		return false // it is not ours
+		return false // not one of our files
 	}
 	running, err := commandFile(pid)
 	return err != nil || running != file

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-func TestOtherZonesOfTheDispatcherAreWarnedOfOnce(t *testing.T) {
+func TestOtherZonesOfTheDispatcherCauseOneWarning(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		response string

@@ -16,17 +16,17 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// attribute is what planning and validating need to know of an attribute of a schema.
+// attribute is the part of a schema's attribute that planning and validating need.
 type attribute struct {
 	kind                          attr.Type
 	required, computed, writeOnly bool
-	leftOut                       attr.Value // the default; nil: none
+	leftOut                       attr.Value // the default, or nil
 	unknown, null                 attr.Value
 	texts                         []planmodifier.String
 	lists                         []planmodifier.List
 	inner                         map[string]*attribute
-	keyed                         bool // inner is of each element of a map
-	unclear                       bool // it has something that a table does not hold
+	keyed                         bool // inner describes each element of a map
+	unclear                       bool // it has something that a table does not support
 }
 
 // attributesIn returns the attributes of a schema.
@@ -46,7 +46,7 @@ func attributesIn(ctx context.Context, attributes map[string]schema.Attribute) m
 	return all
 }
 
-// describe notes defaults, plan modifiers and what is nested.
+// describe records defaults, plan modifiers and nested attributes.
 func (a *attribute) describe(ctx context.Context, from schema.Attribute) {
 	switch from := from.(type) {
 	case schema.StringAttribute:
@@ -97,12 +97,12 @@ func (a *attribute) describe(ctx context.Context, from schema.Attribute) {
 	}
 }
 
-// lacks notes that there are rules, or a default, that the table does not hold.
+// lacks records that the attribute has rules, or a default, that the table does not support.
 func (a *attribute) lacks(rules int, defaults ...any) {
 	a.unclear = a.unclear || rules > 0 || slices.ContainsFunc(defaults, func(one any) bool { return one != nil })
 }
 
-// text returns a string in the form of the attribute's type.
+// text returns a string in the attribute's type.
 func (a *attribute) text(ctx context.Context, s types.String) attr.Value {
 	value, diags := a.kind.(basetypes.StringTypable).ValueFromString(ctx, s)
 	if diags.HasError() {
@@ -111,7 +111,7 @@ func (a *attribute) text(ctx context.Context, s types.String) attr.Value {
 	return value
 }
 
-// complete reports whether everything that is required is set, or not known yet.
+// complete reports whether all required attributes are set or unknown.
 func complete(required map[string]*attribute, config map[string]attr.Value) bool {
 	for name, a := range required {
 		value := config[name]
@@ -132,7 +132,7 @@ func complete(required map[string]*attribute, config map[string]attr.Value) bool
 	return true
 }
 
-// inside returns the attributes of an object or the elements of a map; nil if it has none, or is not one.
+// inside returns the attributes of an object or the elements of a map, or nil for other values.
 func inside(value attr.Value) map[string]attr.Value {
 	switch value := value.(type) {
 	case types.Object:
@@ -143,18 +143,18 @@ func inside(value attr.Value) map[string]attr.Value {
 	return nil
 }
 
-// place is an attribute somewhere in a plan, with the values that it has there. The configuration and the prior state
-// have none if what contains it is missing there.
+// place is an attribute somewhere in a plan, with its values there. It has no value in the
+// configuration or the prior state if its parent is missing there.
 type place struct {
 	*attribute
 	at                  path.Path
 	config, plan, prior attr.Value
 }
 
-// object are the values of an object in a change.
+// object has the values of an object in a change.
 type object struct{ config, plan, prior map[string]attr.Value }
 
-// each replaces the attributes of a plan by what change returns for them, and returns them all. The plan is replaced in place.
+// each replaces the attributes of a plan, in place, by the results of change, and returns them.
 func (o object) each(
 	attributes map[string]*attribute, at path.Path, change func(place) (attr.Value, diag.Diagnostics),
 ) diag.Diagnostics {
@@ -175,7 +175,7 @@ func (o object) each(
 	return all
 }
 
-// eachInside is each for what is nested in an attribute.
+// eachInside is each for nested attributes.
 func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) diag.Diagnostics {
 	whole := object{inside(p.config), inside(p.plan), inside(p.prior)}
 	if !p.keyed {
@@ -201,10 +201,10 @@ func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) di
 	return append(all, diags...)
 }
 
-// leftOutByConfig reports whether the configuration says nothing of an attribute.
+// leftOutByConfig reports whether the configuration omits an attribute.
 func (p place) leftOutByConfig() bool { return p.config == nil || p.config.IsNull() }
 
-// filledIn is a change for each: it sets defaults, and removes the values that no plan may have.
+// filledIn is a change for each: it sets defaults, and removes values that a plan must not have.
 func filledIn(p place) (attr.Value, diag.Diagnostics) {
 	switch {
 	case p.writeOnly:
@@ -215,10 +215,10 @@ func filledIn(p place) (attr.Value, diag.Diagnostics) {
 	return p.plan, nil
 }
 
-// resolved returns a change for each: it marks what the API decides as unknown if anything changes, and runs the plan
-// modifiers. exists says that there is a prior state; replace gets what replaces the resource.
+// resolved returns a change for each: it marks values of the API as unknown if anything changes, and runs the plan
+// modifiers. exists means that a prior state exists; replace collects the attributes that force a replacement.
 func resolved(ctx context.Context, changes, exists bool, replace *path.Paths) func(place) (attr.Value, diag.Diagnostics) {
-	// The modifiers ask only whether there are a plan and a state as a whole.
+	// The modifiers only check whether the plan and the state exist.
 	there := tftypes.NewValue(tftypes.Bool, true)
 	plan, state := tfsdk.Plan{Raw: there}, tfsdk.State{}
 	if exists {

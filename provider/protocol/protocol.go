@@ -1,6 +1,6 @@
-// Package protocol does what the framework does between Terraform's protocol and a resource, without looking up the schema again for
-// each attribute: it reads a schema once into a table, and plans, decodes and encodes values by that. It also gives schemas the
-// blocks that the framework does not know.
+// Package protocol converts between Terraform's protocol and a resource, like the framework, but without
+// looking up the schema again for each attribute: it reads a schema once into a table, and uses that to plan,
+// decode and encode values. It also adds blocks to schemas, which the framework does not support.
 package protocol
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// Table is what planning and validating need to know of a schema.
+// Table is the part of a schema that planning and validating need.
 type Table struct {
 	kind       types.ObjectType
 	attributes map[string]*attribute
-	// Unclear are the attributes with a default, validator or plan modifier that the table does not hold. If there are any, it
-	// decodes nothing, so that the framework serves all requests.
+	// Unclear are the attributes with a default, validator or plan modifier that the table does not support.
+	// If there are any, the table decodes nothing, so that the framework serves all requests.
 	Unclear []string
 }
 
@@ -47,11 +47,11 @@ func unclear(at string, attributes map[string]*attribute) (all []string) {
 	return all
 }
 
-// Complete reports whether a configuration has everything that is required, or may have it.
+// Complete reports whether a configuration sets everything that is required, or may still set it.
 func (t Table) Complete(config binding.Values) bool { return complete(t.attributes, config) }
 
-// Resolve fills in a plan, in place: defaults, what the API decides, and what plan modifiers say. prior is nil for a new object. It
-// returns what replaces the resource.
+// Resolve completes a plan, in place: defaults, values of the API, and results of plan modifiers.
+// prior is nil for a new object. It returns the attributes that force a replacement.
 func (t Table) Resolve(ctx context.Context, config, plan, prior binding.Values) (replace path.Paths, diags diag.Diagnostics) {
 	all := object{config, plan, prior}
 	diags.Append(all.each(t.attributes, path.Empty(), filledIn)...)
@@ -82,7 +82,7 @@ func (t Table) Decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) (
 	return all, true
 }
 
-// Encode returns the attributes of an object as Terraform reads them.
+// Encode returns the attributes of an object in Terraform's form.
 func (t Table) Encode(ctx context.Context, v binding.Values) (*tfprotov6.DynamicValue, error) {
 	object, diags := types.ObjectValue(t.kind.AttrTypes, v)
 	if _, err := checked(object, diags); err != nil {
@@ -91,8 +91,8 @@ func (t Table) Encode(ctx context.Context, v binding.Values) (*tfprotov6.Dynamic
 	return encodeObject(ctx, object)
 }
 
-// Settled returns what the API made of an object, but keeps each text of prior that means the same, such as 60s for 1m. If
-// nothing differs, it returns source, from which prior was decoded.
+// Settled returns the API's values of an object, but keeps each equivalent text of prior, such as
+// 60s for 1m. If nothing differs, it returns source, from which prior was decoded.
 func (t Table) Settled(
 	ctx context.Context, source *tfprotov6.DynamicValue, prior, read binding.Values,
 ) (*tfprotov6.DynamicValue, error) {
@@ -113,7 +113,7 @@ func IsNull(value *tfprotov6.DynamicValue) bool {
 	return value == nil || len(value.MsgPack) == 1 && value.MsgPack[0] == msgpcode.Nil
 }
 
-// Diagnostics turns diagnostics into what the protocol has, as the framework does.
+// Diagnostics converts diagnostics to those of the protocol, like the framework.
 func Diagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
 	var all []*tfprotov6.Diagnostic
 	for _, d := range diags {
@@ -129,7 +129,7 @@ func Diagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
 	return all
 }
 
-// Paths are in the order of the framework's.
+// Paths converts paths in the framework's order.
 func Paths(paths path.Paths) []*tftypes.AttributePath {
 	slices.SortFunc(paths, func(a, b path.Path) int { return strings.Compare(a.String(), b.String()) })
 	var all []*tftypes.AttributePath
@@ -139,7 +139,7 @@ func Paths(paths path.Paths) []*tftypes.AttributePath {
 	return all
 }
 
-// pathOf turns a path into what the protocol has. Nothing in a job is a set, whose elements have no keys.
+// pathOf converts a path to that of the protocol. A job contains no sets, whose elements have no keys.
 func pathOf(p path.Path) *tftypes.AttributePath {
 	var steps []tftypes.AttributePathStep
 	for _, step := range p.Steps() {
@@ -155,7 +155,7 @@ func pathOf(p path.Path) *tftypes.AttributePath {
 	return tftypes.NewAttributePathWithSteps(steps)
 }
 
-// WithBlocks returns a block in which the nested attributes that a user may write are blocks.
+// WithBlocks returns a block where configurable nested attributes are blocks.
 func WithBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock {
 	block := &tfprotov6.SchemaBlock{}
 	for _, a := range attributes {
@@ -176,7 +176,7 @@ func WithBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock 
 	return block
 }
 
-// blockNesting returns the nesting of blocks whose values have the type of the attribute's.
+// blockNesting returns the nesting of blocks with values of the attribute's type.
 func blockNesting(mode tfprotov6.SchemaObjectNestingMode) tfprotov6.SchemaNestedBlockNestingMode {
 	return map[tfprotov6.SchemaObjectNestingMode]tfprotov6.SchemaNestedBlockNestingMode{
 		tfprotov6.SchemaObjectNestingModeSingle: tfprotov6.SchemaNestedBlockNestingModeSingle,

@@ -18,10 +18,10 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// The functions of this file turn values between MessagePack, which Terraform sends, and the framework's form. The
-// framework goes through a third form, whose every object compares and copies the types of all that is nested in it.
+// The functions of this file convert values between MessagePack, which Terraform sends, and the framework's form. The
+// framework uses a third form in between, where every object compares and copies the types of all nested values.
 
-// unknownCode is how Terraform writes a value that is not known yet: an extension, of which it reads no more than that.
+// unknownCode is an unknown value as Terraform writes it: an extension, whose content it ignores.
 const unknownCode = "\xd4\x00\x00"
 
 // decodeObject returns an object of a type.
@@ -87,7 +87,7 @@ func constant(ctx context.Context, of attr.Type, from *msgpack.Decoder, value an
 	if err := from.Skip(); err != nil {
 		return nil, err
 	}
-	switch of := of.(type) { // without the types of all that would be inside
+	switch of := of.(type) { // without the types of nested values
 	case types.ObjectType:
 		if value == nil {
 			return types.ObjectNull(of.AttrTypes), nil
@@ -134,7 +134,7 @@ func decodeList(ctx context.Context, of types.ListType, from *msgpack.Decoder) (
 	return checked(types.ListValue(of.ElemType, elements))
 }
 
-// decodeNumber reads a number, which Terraform writes as an integer, a float or, if it fits neither, as text.
+// decodeNumber reads a number, which Terraform writes as an integer, a float or, if neither fits, as text.
 func decodeNumber(code byte, from *msgpack.Decoder) (*big.Float, error) {
 	switch {
 	case code == msgpcode.Uint64:
@@ -164,7 +164,7 @@ func checked[T attr.Value](value T, diags diag.Diagnostics) (attr.Value, error) 
 	return value, nil
 }
 
-// encodeObject returns an object as Terraform reads it.
+// encodeObject returns an object in Terraform's form.
 func encodeObject(ctx context.Context, object types.Object) (*tfprotov6.DynamicValue, error) {
 	var text bytes.Buffer
 	if err := encodeValue(ctx, object, msgpack.NewEncoder(&text), &text); err != nil {
@@ -173,7 +173,7 @@ func encodeObject(ctx context.Context, object types.Object) (*tfprotov6.DynamicV
 	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
 }
 
-// encodeValue writes numbers as text; NumbersAsText says why.
+// encodeValue writes numbers as text, for the reason at NumbersAsText.
 func encodeValue(ctx context.Context, value attr.Value, to *msgpack.Encoder, out *bytes.Buffer) error {
 	switch {
 	case value.IsNull():
@@ -229,10 +229,10 @@ func encodeEach(ctx context.Context, values map[string]attr.Value, to *msgpack.E
 	return nil
 }
 
-// NumbersAsText writes the numbers of a state that was read as text, which the protocol allows. Terraform
-// from 1.10 on compares the state before and after a refresh in memory, where a number from the state file
-// has another precision than one that comes as a number. So `plan -refresh-only -detailed-exitcode` would
-// exit with 2 although it finds no differences (hashicorp/terraform#36403).
+// NumbersAsText writes the numbers of a state as text, which the protocol allows. From version 1.10
+// on, Terraform compares the states before and after a refresh in memory, where a number from the
+// state file has another precision than a number from the provider. So `plan -refresh-only
+// -detailed-exitcode` would exit with 2 without any difference (hashicorp/terraform#36403).
 func NumbersAsText(state *tfprotov6.DynamicValue) error {
 	if state == nil || len(state.MsgPack) == 0 {
 		return nil
@@ -245,7 +245,7 @@ func NumbersAsText(state *tfprotov6.DynamicValue) error {
 	return err
 }
 
-// copyNumbersAsText copies one value. Everything that is a number in MessagePack is one in Terraform.
+// copyNumbersAsText copies one value. Every number in MessagePack is a number in Terraform.
 func copyNumbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer) error {
 	code, err := from.PeekCode()
 	if err != nil {
@@ -290,7 +290,7 @@ func copyNumbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Bu
 	return nil
 }
 
-// settle returns a value that the API sent, but keeps each text of prior that means the same.
+// settle returns a value from the API, but keeps each equivalent text of prior.
 func settle(ctx context.Context, prior, read attr.Value) (attr.Value, error) {
 	if prior == nil || prior.IsNull() || prior.IsUnknown() || read.IsNull() || read.IsUnknown() || read.Equal(prior) {
 		return read, nil

@@ -113,7 +113,7 @@ func TestNumbersOfEveryFormAreDecoded(t *testing.T) {
 	}
 }
 
-func TestReadKeepsWhatMeansTheSame(t *testing.T) {
+func TestReadKeepsEquivalentTexts(t *testing.T) {
 	t.Parallel()
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
 		"timeout": binding.SemanticType[binding.DurationText]{}, "at": types.ListType{ElemType: binding.SemanticType[binding.InstantText]{}},

@@ -35,10 +35,10 @@ func main() {
 	}
 }
 
-// saveTime keeps the provider from work that nobody sees. It lives for one plan, so that memory may grow further before
-// it is collected; and unless somebody wants logs, Terraform reads and parses each line only to throw it away.
+// saveTime avoids useless work. The process lives for one plan, so memory may grow further before it is
+// collected. Unless logs are requested, Terraform reads and parses each line only to discard it.
 func saveTime() error {
-	const garbage = 800 // percent of what is in use
+	const garbage = 800 // percent of the memory in use
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
