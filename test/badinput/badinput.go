@@ -1,4 +1,4 @@
-// Package badinput is the table of inputs that must be refused (see rows.md), and bodies that cost much if they are not.
+// Package badinput is the table of inputs that must be refused (see rows.md), and of bodies that are costly to accept.
 package badinput
 
 import (
@@ -15,16 +15,16 @@ var table string
 // Row is one input.
 type Row struct {
 	Line int // in rows.md
-	// Place is what proves the row.
+	// Place is where the row is tested.
 	Place Place
-	// Input, Where and Expected are as in the table.
+	// Input, Where and Expected are columns of the table.
 	Input, Where, Expected string
 }
 
-// Place is what proves a row.
+// Place is a kind of test for a row.
 type Place string
 
-// The places; rows.md says what the columns mean for each.
+// The places; rows.md explains the columns for each.
 const (
 	API     Place = "api"
 	Warning Place = "warning"
@@ -33,7 +33,7 @@ const (
 	Test    Place = "test"
 )
 
-// Rows returns the rows of the table, and of each place if some are named. It ends with an error at a row that has no place.
+// Rows returns the rows of the table or, if places are named, of these places. A row without a valid place is an error.
 func Rows(places ...Place) ([]Row, error) {
 	known := []Place{API, Warning, Request, Node, Test}
 	var rows []Row

@@ -16,7 +16,7 @@ func TestEveryRowHasAPlaceThatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[badinput.Place]int{}
-	tests := map[string]string{} // the text of all tests of a package
+	tests := map[string]string{} // the text of all tests, by package
 	for _, row := range rows {
 		seen[row.Place]++
 		if row.Place != badinput.Test {

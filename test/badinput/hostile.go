@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// HostileBodies are bodies for any route that cost far more than their size if they are decoded without care. Each is of a size in
-// bytes, or has as many elements as lists may have.
+// HostileBodies are bodies for any route that cost far more than their size if they are decoded
+// carelessly. Each has size bytes, or as many elements as lists may have.
 func HostileBodies(size int) map[string]string {
 	fill := func(before, element, after string) string {
 		return before + element + strings.Repeat(","+element, (size-100-len(before)-len(after))/(len(element)+1)-1) + after

@@ -21,7 +21,7 @@ type apiNode struct {
 	server     *http.Server
 }
 
-// startAPI starts a node whose database is in a directory.
+// startAPI starts a node with its database in a directory.
 func startAPI(ctx context.Context, dir string) (*apiNode, error) {
 	database := "sqlite:" + filepath.Join(dir, "carillon.db")
 	if err := store.Migrate(ctx, database); err != nil {
@@ -39,7 +39,7 @@ func startAPI(ctx context.Context, dir string) (*apiNode, error) {
 	a := &apiNode{url: "http://" + listener.Addr().String(), node: n, server: &http.Server{
 		Handler: api.New(n.store, api.Options{Logger: slog.New(slog.DiscardHandler)}), ReadHeaderTimeout: patience,
 	}}
-	go func() { _ = a.server.Serve(listener) }() // says that it was closed
+	go func() { _ = a.server.Serve(listener) }() // its error is always http.ErrServerClosed
 	secret, hash := access.NewToken()
 	a.token = secret
 	token := access.APIToken{ID: access.NewTokenID(), Name: "bench", Hash: hash, TokenSpec: access.TokenSpec{Scopes: access.Scopes()}}

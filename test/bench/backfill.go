@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// backfilledInstants are run next to steadyRate fires a second, by backfillConcurrency at once.
+	// backfilledInstants run next to steadyRate fires a second, at most backfillConcurrency at once.
 	backfilledInstants  = 100_000
 	backfillConcurrency = 200
-	// backfillPatience bounds how long that may take.
+	// backfillPatience bounds the duration of the backfill.
 	backfillPatience = 20 * time.Minute
 )
 
-// recovering is how long after a kill the fires of the killed node may still be late: others claim them two seconds late until it
-// counts as dead, which takes a minute, and what it held is theirs when a handler, of which each has its turn after 15 seconds, and
-// a poll have found it.
+// recovering is how long after a kill the fires of the killed node may still be late. Other nodes
+// claim them two seconds late until the node counts as dead, which takes a minute. Its runs in
+// flight are adopted when a handler, whose turn comes every 15 seconds, and a poll have found them.
 const recovering = 85 * time.Second
 
-// backfill measures how late the fires of a job are next to a backfill of another, while one of two nodes is killed in the middle
-// of it, and whether each instant has one run that succeeded. The ratio is that of the lateness to that before the backfill. What
-// is late after the kill would be so without the backfill, too: the worst of it is the recovery, and not in the ratio.
+// backfill measures how late the fires of a job are next to a backfill of another, while one of two nodes is killed in
+// the middle, and whether each scheduled time has one successful run. The ratio is to the lateness before the backfill.
+// It excludes fires that are late because of the kill, with or without a backfill: the worst of these is the recovery.
 func (b *bench) backfill(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("SQLite has one node, and one is killed; give a PostgreSQL database")
@@ -47,13 +47,13 @@ func (b *bench) backfill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = stays.end() }() // what it did is known by then
+	defer func() { _ = stays.end() }() // its report was read before that
 	dies, err := b.startProcess(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dies.kill() }()                                    // it is dead already, unless there was an error
-	if _, err := latenciesAfter(ctx, settling, stays, dies); err != nil { // those of the start
+	defer func() { _ = dies.kill() }()                                    // already dead, unless an error came first
+	if _, err := latenciesAfter(ctx, settling, stays, dies); err != nil { // drop those of the start
 		return err
 	}
 	before, err := latenciesAfter(ctx, b.Time, stays, dies)
@@ -96,7 +96,7 @@ func (b *bench) backfill(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// declareSteadyAndPast declares a job with steadyRate fires a second, and one whose past is to be backfilled. Their calls do nothing.
+// declareSteadyAndPast declares a job with steadyRate fires a second, and one for the backfill. Their calls do nothing.
 func (b *bench) declareSteadyAndPast(ctx context.Context) error {
 	none := func(int) target.Target { return webhookTo("http://127.0.0.1:1/") }
 	start := nextSecond(-time.Minute)
@@ -113,7 +113,7 @@ func (b *bench) declareSteadyAndPast(ctx context.Context) error {
 	return nil
 }
 
-// latenciesAfter returns, after a while, how late the fires were that some processes made since they were asked last.
+// latenciesAfter waits, and returns how late the fires of some processes were since their previous report.
 func latenciesAfter(ctx context.Context, wait time.Duration, processes ...*process) (all latencies, err error) {
 	if err := pause(ctx, wait); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func latenciesAfter(ctx context.Context, wait time.Duration, processes ...*proce
 	return all, nil
 }
 
-// beginBackfill begins the backfill of a job that fires each minute.
+// beginBackfill starts a backfill of a job that fires each minute.
 func (b *bench) beginBackfill(ctx context.Context, s *store.Store) (id string, err error) {
 	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
 	spec := repeat.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
@@ -146,7 +146,7 @@ func (b *bench) beginBackfill(ctx context.Context, s *store.Store) (id string, e
 	return started.ID, err
 }
 
-// awaitBackfill waits until so many runs of a backfill have succeeded, or it has ended.
+// awaitBackfill waits until so many runs of a backfill have succeeded, or until it has ended.
 func (b *bench) awaitBackfill(ctx context.Context, s *store.Store, id string, runs int) (f repeat.Backfill, err error) {
 	for patience := time.Now().Add(backfillPatience); time.Now().Before(patience); {
 		if f, err = s.Backfill(ctx, "past", id); err != nil || f.State.Ended() || f.Succeeded >= runs && runs < b.Instants {

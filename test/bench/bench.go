@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// Options say what to measure, and where.
+// Options configure the measurements.
 type Options struct {
-	// Database is a PostgreSQL database in which schemas may be created, or a path for SQLite.
+	// Database is a PostgreSQL database in which the benchmarks may create schemas, or a path for SQLite.
 	Database string
-	// Time is roughly how long one benchmark measures, without its preparation.
+	// Time is roughly how long one benchmark measures, without preparation.
 	Time time.Duration
-	// Rounds is how often a throughput and its ceilings are measured in turn; the medians count.
+	// Rounds is how often a throughput and its ceilings are measured in turn; the result is the median.
 	Rounds int
-	// Peer is a shell command that measures something else in turn with the throughput. The last
-	// line of its output is a number, or an object with a "value". Empty: none.
+	// Peer is a shell command that measures a peer in turn with the throughput, or "". The last
+	// line of its output is a number, or an object with a "value".
 	Peer string
 	// History is how many old runs the benchmark of retention creates.
 	History int
-	// Failing is how many jobs fail at once in the benchmark of failures, Instants how many the backfill runs.
+	// Failing is how many jobs fail at once in the benchmark of failures, and Instants how many the backfill runs.
 	Failing, Instants int
-	// Pace is that of the backfill; 0: as fast as it goes.
+	// Pace is the pace of the backfill; 0 means unlimited.
 	Pace time.Duration
-	// Crowd is how many jobs the benchmark of the console looks at, and Node the carillon program that serves it.
+	// Crowd is how many jobs the benchmark of the console has, and Node the carillon program that serves it.
 	Crowd int
 	Node  string
-	// Unsigned lets webhook and lateness send requests without signatures.
+	// Unsigned makes webhook and lateness send requests without signatures.
 	Unsigned bool
-	// Profile is the directory into which throughput benchmarks write profiles; empty: none.
+	// Profile is the directory for profiles of throughput benchmarks, or "".
 	Profile string
-	// Program is this program: a benchmark of several nodes runs each as a process of its own,
-	// as "Program as-node".
+	// Program is this program: a benchmark of several nodes runs each as a separate process, as
+	// "Program as-node".
 	Program string
 	// Report receives each result.
 	Report func(Result) error
 }
 
-// benches are the benchmarks in the order in which all of them run.
+// benches are the benchmarks in their order.
 var benches = []struct {
 	name string
 	run  func(*bench, context.Context) error
@@ -73,7 +73,7 @@ func runBench(ctx context.Context, name string, o Options) error {
 	return fmt.Errorf("no bench %q; there are %s", name, strings.Join(benchNames(), ", "))
 }
 
-// exists reports whether there is a benchmark of that name.
+// exists reports whether a benchmark has that name.
 func exists(name string) bool { return slices.Contains(benchNames(), name) }
 
 // benchNames lists the benchmarks.
@@ -104,13 +104,13 @@ func runIn(ctx context.Context, o Options, run func(*bench, context.Context) err
 	return run(&bench{o, s}, ctx)
 }
 
-// measure measures one rate for roughly that time.
+// measure measures a rate for roughly that time.
 type measure func(ctx context.Context, span time.Duration) (perSecond float64, err error)
 
-// rates are the rates of one thing, one a round.
+// rates are the rates of one measurement, one per round.
 type rates []float64
 
-// inTurns measures several things in turns, so that a disturbance of the machine affects all of them.
+// inTurns takes several measurements in turns, so that a disturbance of the machine affects all of them.
 func (b *bench) inTurns(ctx context.Context, things ...measure) ([]rates, error) {
 	all := make([]rates, len(things))
 	span := b.Time / time.Duration(b.Rounds*len(things))
@@ -135,7 +135,7 @@ func (r rates) median() float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// over returns the ratios to other rates of the same rounds.
+// over returns the ratios to the other rates, round by round.
 func (r rates) over(other rates) rates {
 	ratios := make(rates, len(r))
 	for i := range r {
@@ -144,7 +144,7 @@ func (r rates) over(other rates) rates {
 	return ratios
 }
 
-// harmonic combines two rates of which each unit of work needs both.
+// harmonic combines two rates for work that needs both.
 func (r rates) harmonic(other rates) rates {
 	combined := make(rates, len(r))
 	for i := range r {

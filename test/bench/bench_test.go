@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// TestMain lets this test binary be the node process of a benchmark.
+// TestMain makes this test binary the node process of a benchmark if its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asNode {
 		main()
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// brief returns options for a benchmark that only has to work.
+// brief returns options for a short run of a benchmark.
 func brief(t *testing.T, database string, span time.Duration) (Options, func() []Result) {
 	t.Helper()
 	program, err := os.Executable()
@@ -103,14 +103,14 @@ func TestManualRunsAreCountedInPolls(t *testing.T) {
 	if err := runBench(t.Context(), "manual", options); err != nil {
 		t.Fatal(err)
 	}
-	// The node polls every five seconds, and runs are requested for as long.
+	// The node polls every five seconds, and the runs are requested over the same time.
 	if r := results()[0]; r.Value < 1 || r.Value > 6 || *r.Max <= 0 {
 		t.Errorf("%.0f polls during %d manual runs, want 1 to 6; the latest of them %.0f ms late", r.Value, manualRuns, *r.Max)
 	}
 }
 
-// Every failure and recovery is notified next to the fires of another app, and every instant of a backfill has a run although a
-// node is killed in the middle of it.
+// Every failure and recovery is notified next to the fires of another app, and every scheduled time
+// of a backfill has a run although a node is killed in the middle of it.
 func TestFailuresAndBackfillsAreMeasured(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 	}
 }
 
-// Not parallel: its nodes need the processors.
+// Not parallel, because its nodes need the processors.
 func TestNodesAreProcesses(t *testing.T) {
 	need.Step(t, "scale")
 	database := pgtest.New(t)

@@ -14,15 +14,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// bareBatch is how many fires one statement of the bare ceiling claims or records.
+// bareBatch is how many fires a statement of the bare ceiling claims or records.
 const bareBatch = 500
 
-// bareSQL is the least that a scheduler has to do in a database: advance a trigger, insert a run
-// and finish it, in batches. Its tables have one index besides the primary key's.
+// bareSQL is the minimal work of a scheduler in a database: it advances a trigger, inserts a run
+// and finishes it, in batches. Its tables have one index besides the primary key.
 type bareSQL struct {
 	claim, record func(ctx context.Context, ids []int64, next int64) error
 	close         func()
-	own           []bareShare // of each connection
+	own           []bareShare // by connection
 }
 
 const bareTables = `
@@ -49,7 +49,7 @@ func (s *space) newBareSQL(ctx context.Context, triggers int) (*bareSQL, error) 
 	}
 	config := s.pool.Config()
 	config.MaxConns = 2
-	// As Carillon's own connections: the batch is small compared with the table.
+	// As in Carillon's own connections: the batch is small compared with the table.
 	config.ConnConfig.RuntimeParams["enable_hashjoin"] = "off"
 	config.ConnConfig.RuntimeParams["enable_mergejoin"] = "off"
 	config.ConnConfig.RuntimeParams["jit"] = "off"
@@ -104,8 +104,8 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 			return tx.Commit()
 		}
 	}
-	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from the index, where one
-	// entry in many batches is wanted.
+	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from using the index, because a
+	// batch selects few of many entries.
 	return &bareSQL{own: shares(triggers, 1), close: func() { _ = db.Close() },
 		claim: run(
 			`INSERT INTO bare_runs (trigger_id, scheduled_at, state)
@@ -116,7 +116,7 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 	}, nil
 }
 
-// numbers writes a JSON array.
+// numbers formats a JSON array.
 func numbers(ids []int64) string {
 	var b strings.Builder
 	for i, id := range ids {
@@ -143,13 +143,13 @@ func (s *bareSQL) measure(ctx context.Context, span time.Duration) (float64, err
 	})
 }
 
-// bareShare is the triggers of one connection, which it claims round after round.
+// bareShare has the triggers of one connection, which it claims round after round.
 type bareShare struct {
 	first, count int64
 	at, next     int64
 }
 
-// take returns the next batch, and the instant that it is at.
+// take returns the next batch, and its scheduled time.
 func (s *bareShare) take() (ids []int64, next int64) {
 	if s.at+bareBatch > s.count {
 		s.at = 0
@@ -173,7 +173,7 @@ func shares(triggers, connections int) []bareShare {
 	return own
 }
 
-// together runs work in several goroutines for a time, and returns how much all did per second.
+// together runs work in several goroutines for a time, and returns the total rate per second.
 func together(goroutines int, span time.Duration, work func(goroutine int, until time.Time) (int, error)) (float64, error) {
 	began := time.Now()
 	var total atomic.Int64
@@ -196,7 +196,7 @@ func together(goroutines int, span time.Duration, work func(goroutine int, until
 	return float64(total.Load()) / took.Seconds(), nil
 }
 
-// bareHTTP sends a body of 256 bytes to a receiver, with resty and nothing else.
+// bareHTTP sends a body of 256 bytes to a receiver, with resty alone.
 func bareHTTP(url string) measure {
 	client := resty.NewWithClient(newHTTPClient(bareClients))
 	return func(ctx context.Context, span time.Duration) (float64, error) {
@@ -216,5 +216,5 @@ func bareHTTP(url string) measure {
 	}
 }
 
-// bareClients is how many requests of the ceiling are in flight: more were no faster.
+// bareClients is how many requests of the ceiling are in flight: more did not increase the rate.
 const bareClients = 64

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ceilings are the best rates of the machine. http is nil where nothing is sent.
+// ceilings are the best rates of the machine. http is nil if the benchmark sends nothing.
 type ceilings struct{ sql, http measure }
 
-// compare measures fires in turn with ceilings, and with the peer if there is one, and fills in r.
+// compare measures fires in turn with the ceilings and the peer, if one is configured, and fills in r.
 func (b *bench) compare(ctx context.Context, r *Result, fires measure, best ceilings) error {
 	things := []measure{fires, best.sql}
 	if best.http != nil {

@@ -26,17 +26,17 @@ import (
 const (
 	// consoleRate is how many fires a second reach the receiver meanwhile.
 	consoleRate = 200
-	// browsers are how many people look, each at another page of theirs every refreshEvery, as pages refresh themselves.
+	// browsers is the number of people who look, each at another page every refreshEvery, as pages refresh themselves.
 	browsers     = 4
 	refreshEvery = 5 * time.Second
-	// pageViews are those of each page of which the percentiles are.
+	// pageViews is the number of views of each page for the percentiles.
 	pageViews = 20
-	// pageBar is what 95 of 100 views of a page take at most, in milliseconds.
+	// pageBar is the largest allowed 95th percentile of a page, in milliseconds.
 	pageBar = 200
 )
 
-// console measures the pages of the console of a node with many jobs and a long history, next to its fires, and how late these are
-// next to browsers that refresh, in turns with none.
+// console measures the pages of the console of a node with many jobs and a long history, next to its fires.
+// It also measures how late the fires are, in turns with and without browsers that refresh.
 func (b *bench) console(ctx context.Context) error {
 	filled, err := crowd.Fill(ctx, b.database, b.Crowd, time.Now())
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *bench) console(ctx context.Context) error {
 	defer receiver.close()
 	steady := declaration{app: "steady", triggers: consoleRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url),
 		schedule: spread(consoleRate), start: nextSecond(10 * time.Second)}
-	if err := declare(ctx, b.database, steady); err != nil { // before the node starts, which has a file of SQLite for itself
+	if err := declare(ctx, b.database, steady); err != nil { // before the node, which locks a SQLite file
 		return err
 	}
 	node, err := b.serve(ctx, exec.CommandContext(ctx, b.Node, "serve"))
@@ -81,7 +81,7 @@ type viewer struct {
 	console   string
 }
 
-// people returns an operator and the readers of two apps, with tokens of theirs.
+// people returns an operator and the readers of two apps, with their tokens.
 func (b *bench) people(ctx context.Context) ([]viewer, error) {
 	s, err := store.Open(ctx, b.database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
@@ -152,7 +152,7 @@ func (v *viewer) view(ctx context.Context, page crowd.Page) (took time.Duration,
 	return time.Since(began), nil
 }
 
-// pages measures each page of each person. A node works a quarter of its time for one app, so nobody asks for more.
+// pages measures each page for each person, at most a quarter of the time, which is a node's limit for one app.
 func (b *bench) pages(ctx context.Context, filled *crowd.Crowd, people []viewer) error {
 	for i := range people {
 		v := &people[i]
@@ -217,7 +217,7 @@ func (b *bench) nextToBrowsers(ctx context.Context, filled *crowd.Crowd, v viewe
 	return b.Report(r)
 }
 
-// refresh lets browsers look at attention, jobs, a job and the timeline, each at another one every refreshEvery.
+// refresh makes browsers open attention, jobs, a job and the timeline in turn, one page every refreshEvery.
 func refresh(ctx context.Context, filled *crowd.Crowd, v viewer, from, until time.Time) (views latencies, err error) {
 	looked := slices.DeleteFunc(filled.Pages(v.app, 1, true), func(page crowd.Page) bool {
 		return !slices.Contains([]string{"attention", "jobs", "job", "timeline"}, page.Name)

@@ -14,21 +14,21 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// declaration is jobs with triggers, as users would put them.
+// declaration describes jobs with triggers, as users would declare them.
 type declaration struct {
 	app      string
 	triggers int
-	perJob   int // triggers of one job
+	perJob   int // triggers per job
 	start    time.Time
 	unsigned bool // requests carry no signatures
-	// target and schedule are of a job and a trigger by number; the first fires are after start.
+	// target and schedule return those of a job and a trigger by number; the first fires are after start.
 	target   func(job int) target.Target
 	schedule func(trigger int, start time.Time) dispatcher.Schedule
 }
 
 var byBench = input.Change{Actor: "bench", Operator: true}
 
-// boundless are bounds that no figure runs into.
+// boundless are bounds that no benchmark reaches.
 var boundless = target.Bounds{Secrets: []string{"file:" + secretFile}, Quotas: target.Quotas{
 	Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
 	ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
@@ -68,18 +68,18 @@ func (d declaration) job(first int) dispatcher.Job {
 	for i := first; i < min(first+d.perJob, d.triggers); i++ {
 		t := dispatcher.Trigger{TriggerSpec: dispatcher.TriggerSpec{Schedule: d.schedule(i, d.start)}}
 		t.SetDefaults()
-		t.MisfireAfter = input.Duration(input.MaxDuration) // a late fire still runs
+		t.MisfireAfter = input.Duration(input.MaxDuration) // late fires still run
 		job.Triggers[fmt.Sprintf("t%d", i)] = t
 	}
 	return job
 }
 
-// everySecond fires each second, starting at an instant.
+// everySecond fires each second, starting at from.
 func everySecond(_ int, from time.Time) dispatcher.Schedule {
 	return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from}
 }
 
-// to is a target for all jobs.
+// to returns one target for all jobs.
 func to(url string) func(int) target.Target {
 	return func(int) target.Target { return webhookTo(url) }
 }

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// failingJobs fail at once, and steadyRate fires a second of another app go on next to them.
+	// failingJobs fail at once, next to steadyRate fires a second of another app.
 	failingJobs = 10_000
 	steadyRate  = 500
-	// leastWindow is the least time between two fires of the jobs that fail: that of all their notifications.
+	// leastWindow is the shortest time between two fires of the failing jobs: all their notifications fit into it.
 	leastWindow = 8 * time.Second
 )
 
-// failures measures how late the fires of an app are next to jobs of another app, which are all due in one instant: they succeed,
-// then all of them fail and are told of, then they recover and are told of again, in turns. The ratio is that of the latter two to
-// the first.
+// failures measures how late the fires of an app are next to jobs of another app that are all due
+// at once. In turns, these jobs succeed, then all fail and cause notifications, and then recover
+// and cause notifications again. The ratio is that of the latter two to the first.
 func (b *bench) failures(ctx context.Context) error {
 	window := max(b.Time/time.Duration(3*b.Rounds), leastWindow).Truncate(time.Second)
 	steady, err := listen(nil)
@@ -40,13 +40,13 @@ func (b *bench) failures(ctx context.Context) error {
 		return err
 	}
 	defer alerted.close()
-	begun := make(chan time.Time, 1) // when the first fires were due
+	begun := make(chan time.Time, 1) // due time of the first fires
 	start := sync.OnceValue(func() time.Time { return <-begun })
 	crowd, err := listen(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)
 		due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
 		turn := int(due.Sub(start()) / window)
-		// On a busy machine jobs fire for longer than the rounds take; what fails then would be told of as well.
+		// On a busy machine jobs fire for longer than the rounds take; later failures would cause notifications, too.
 		if err == nil && turn < 3*b.Rounds && turn%3 == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
@@ -94,7 +94,7 @@ func (b *bench) failures(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// alert lets an alert watch all jobs of the crowd.
+// alert declares an alert that watches all jobs of the crowd.
 func (b *bench) alert(ctx context.Context, url string) error {
 	s, err := store.Open(ctx, b.database, store.Options{})
 	if err != nil {
@@ -111,21 +111,21 @@ func (b *bench) alert(ctx context.Context, url string) error {
 	return err
 }
 
-// counter counts the transitions that it is told of, and how many event ids told of them.
+// counter counts the transitions in notifications, and the event ids of each.
 type counter struct {
 	mu     sync.Mutex
 	events map[string]bool
 	told   map[toldTransition]bool
 }
 
-// toldTransition is a transition of an alert, which one event id is to tell of.
+// toldTransition is a transition of an alert, which must have one event id.
 type toldTransition struct {
 	Job       string
 	Condition target.AlertCondition
 	Sequence  int64
 }
 
-// take is a receiver that counts a request.
+// take is a handler that counts a request.
 func (c *counter) take(w http.ResponseWriter, q *http.Request) {
 	var n target.AlertNotification
 	if err := json.NewDecoder(q.Body).Decode(&n); err != nil {
@@ -141,21 +141,21 @@ func (c *counter) take(w http.ResponseWriter, q *http.Request) {
 	c.told[toldTransition{n.Job, n.Condition, n.Sequence}] = true
 }
 
-// count returns how many transitions were told.
+// count returns the number of notified transitions.
 func (c *counter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.told)
 }
 
-// doubled returns how many further event ids told of a transition that another one had told of.
+// doubled returns the number of further event ids for transitions that already had one.
 func (c *counter) doubled() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.events) - len(c.told)
 }
 
-// await waits until that many were counted, at most for the given time.
+// await waits until that many are counted, at most for the given time.
 func (c *counter) await(ctx context.Context, events int, most time.Duration) error {
 	for end := time.Now().Add(most); time.Now().Before(end) && c.count() < events; {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// limit is the processor and the memory of a task.
+// limit is the processor and memory limit of a task.
 type limit struct {
 	cpus float64
 	mib  int
@@ -19,7 +19,7 @@ type limit struct {
 
 func (l limit) String() string { return fmt.Sprintf("%g vCPU, %s MiB", l.cpus, readable(l.mib)) }
 
-// parseLimit reads CPUS:MIB, such as 0.25:512.
+// parseLimit parses CPUS:MIB, such as 0.25:512.
 func parseLimit(text string) (l limit, err error) {
 	cpus, mib, _ := strings.Cut(text, ":")
 	l.cpus, err = strconv.ParseFloat(cpus, 64)
@@ -34,10 +34,10 @@ func parseLimit(text string) (l limit, err error) {
 
 // cgroup limits one process. The kernel offers one of two interfaces, and a container platform uses either.
 type cgroup struct {
-	dirs []string // version 2: one; version 1: processor, memory
+	dirs []string // version 2: one; version 1: for processor and memory
 }
 
-// period is the time, in µs, in which a cgroup gets its share of the processor; the kernel's default.
+// period is the time, in µs, for which a cgroup gets its share of the processor; it is the kernel's default.
 const period = 100_000
 
 // newCgroup makes a cgroup with a limit. It needs root.
@@ -81,7 +81,7 @@ func (g *cgroup) command(program string, args ...string) *exec.Cmd {
 	return exec.Command("sh", append([]string{"-c", enter + `exec "$0" "$@"`, program}, args...)...) //nolint:noctx // its caller ends it
 }
 
-// throttled returns in how many periods the process wanted more processor than its share, and of how many.
+// throttled returns the number of periods in which the process wanted more than its share, and the number of periods.
 func (g *cgroup) throttled() (times, periods int) {
 	stat, err := os.ReadFile(filepath.Join(g.dirs[0], "cpu.stat"))
 	if err != nil {
@@ -89,7 +89,7 @@ func (g *cgroup) throttled() (times, periods int) {
 	}
 	for line := range bytes.Lines(stat) {
 		name, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		n, _ := strconv.Atoi(value) // a line of another form is not one of these
+		n, _ := strconv.Atoi(value) // 0 for lines of another form
 		switch name {
 		case "nr_throttled":
 			times = n
@@ -100,7 +100,7 @@ func (g *cgroup) throttled() (times, periods int) {
 	return times, periods
 }
 
-// remove removes the cgroup once its process has ended.
+// remove removes the cgroup after its process has ended.
 func (g *cgroup) remove() error {
 	var problems []error
 	for _, dir := range g.dirs {
@@ -109,7 +109,7 @@ func (g *cgroup) remove() error {
 	return errors.Join(problems...)
 }
 
-// peakMiB returns the most memory that a process has had resident, or 0 if the kernel does not report it.
+// peakMiB returns the peak resident memory of a process, or 0 if the kernel does not report it.
 func peakMiB(pid int) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -124,13 +124,13 @@ func peakMiB(pid int) float64 {
 	return 0
 }
 
-// cpuOf returns the seconds of processor time that a process has used, or 0 if the kernel does not report it.
+// cpuOf returns the processor seconds of a process, or 0 if the kernel does not report them.
 func cpuOf(pid int) float64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name in brackets may hold blanks; user and system time are the 12th and 13th field after it.
+	// The name in brackets may contain blanks; user and system time are the 12th and 13th field after it.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {

@@ -1,14 +1,14 @@
-// Command carillon-bench measures Carillon side by side with what its machine could do at best.
+// Command carillon-bench compares Carillon with the best possible results of its machine.
 //
-// Figures of one machine say little about another, and the same machine halves its own when
-// something else runs on it. So each benchmark measures ceilings in turn with itself, in rounds:
-// bare SQL, a minimal pair of tables that is claimed and recorded in batches of 500 over two
-// connections; bare HTTP, resty against a receiver and nothing else; and where a fire needs both,
-// their harmonic combination. It reports medians over the rounds; the ratio to the ceiling is the
-// median of the rounds' ratios.
+// Figures of one machine say little about another, and the same machine halves its own when it is
+// busy. So each benchmark measures ceilings in turn with itself, in rounds: bare SQL, a minimal
+// pair of tables that is claimed and recorded in batches of 500 over two connections; bare HTTP,
+// resty against a receiver and nothing else; and where a fire needs both, their harmonic
+// combination. It reports medians over the rounds; the ratio to the ceiling is the median of the
+// rounds' ratios.
 //
-// Everything happens in a schema of a random name, or for SQLite in a directory of one next to the
-// file. Both are removed at the end.
+// The benchmarks work in a schema with a random name or, for SQLite, in such a directory next to
+// the file. Both are removed at the end.
 package main
 
 import (
@@ -47,13 +47,13 @@ run them while you measure.
 "carillon-bench size" measures what one node carries in the processor and memory of a small task,
 "carillon-bench terraform" what plans of many jobs need; see their --help.`
 
-// databaseFlag says which database is measured.
+// databaseFlag is the database to measure.
 type databaseFlag struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"postgres://user@host/name or sqlite:PATH."`
 }
 
-// measureCommand measures this machine, its database and Carillon on both; kong fills it from flags and
-// the environment.
+// measureCommand measures this machine, its database and Carillon on both; kong fills it from flags
+// and the environment.
 type measureCommand struct {
 	databaseFlag
 	Bench    []string      `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention, console. Default: all."`
@@ -107,7 +107,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	parsed, err := parser.Parse(args)
 	switch {
 	case exited >= 0:
-		return exited // --help, --version
+		return exited // after --help or --version
 	case err != nil:
 		return fail(errs, err, exitUsage)
 	}
@@ -124,10 +124,10 @@ func fail(errs io.Writer, err error, code int) int {
 	return code
 }
 
-// Validate checks names and numbers, all of them at once.
+// Validate checks names and numbers, and reports all problems.
 func (m *measureCommand) Validate() error {
 	var problems []error
-	// The value is not shown: it may hold a password.
+	// The value is not shown, because it may contain a password.
 	file, isFile := strings.CutPrefix(m.Database, "sqlite:")
 	if scheme, rest, _ := strings.Cut(m.Database, "://"); (!isFile || file == "") &&
 		(scheme != "postgres" && scheme != "postgresql" || rest == "") {
@@ -181,7 +181,7 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// asNodeCommand is a node of the benchmarks that need several processes.
+// asNodeCommand runs the nodes of a process in a benchmark of several processes.
 type asNodeCommand struct {
 	databaseFlag
 	Nodes int `default:"1" help:"How many nodes share the process and its connections."`

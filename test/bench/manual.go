@@ -17,8 +17,8 @@ const (
 	manualTime = 5 * time.Second
 )
 
-// manual measures how often a node polls while runs are requested by hand: a request changes no trigger, so that only
-// the polls of every window are wanted.
+// manual measures how often a node polls while runs are requested by hand. A request changes no
+// trigger, so the node needs only the regular polls of each window.
 func (b *bench) manual(ctx context.Context) (err error) {
 	d := idleJobs("manual", 1)
 	if err := declare(ctx, b.database, d); err != nil {
@@ -30,13 +30,13 @@ func (b *bench) manual(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
 	s := n.store
-	if b.pool != nil { // as of another node, or of the API
+	if b.pool != nil { // like another node or the API
 		if s, err = store.Open(ctx, b.database, store.Options{Options: db.Options{AlongsideNode: true}}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
-	if err := pause(ctx, settling); err != nil { // the polls of its start
+	if err := pause(ctx, settling); err != nil { // let the polls of the start pass
 		return err
 	}
 	before, err := n.totals()

@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// later is how far ahead multiplied triggers are due, until makeDue moves them.
+// later is how far ahead multiplied triggers are due until makeDue moves them.
 const later = 6 * time.Hour
 
 // multiply declares one job with one trigger, and copies both in the database: a million jobs
-// through the API would take minutes. The copies have the ids that follow from their names, so
-// they cannot be told from declared ones. In the order of their rows they are due at random.
+// through the API would take minutes. The ids of the copies follow from their names, so copies look
+// like declared ones. Rows are due in random order.
 func (b *bench) multiply(ctx context.Context, app string, triggers int, target func(int) target.Target) error {
 	start := nextSecond(later)
 	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
@@ -36,7 +36,7 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 	jobs := `INSERT INTO jobs SELECT x.* FROM jobs AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
 		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + job + `, 'name', 'job-' || n)) AS x
 		WHERE t.id = $1 AND $2::text <> ''`
-	// The prime scatters what is due one after the other over the table.
+	// The prime scatters consecutive due times over the table.
 	copies := func(table, moved string) string {
 		return `INSERT INTO ` + table + ` SELECT x.* FROM ` + table + ` AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
 			CROSS JOIN LATERAL (SELECT (SELECT start_at FROM triggers WHERE job_id = $1)
@@ -61,8 +61,8 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 	return group.Wait()
 }
 
-// makeDue moves the first triggers of an app, as many as a benchmark can fire, so that they are due from
-// an instant on.
+// makeDue makes the first triggers of an app, as many as a benchmark can fire, due from an instant
+// on.
 func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
 	// $1 app, $2 the instant, $3 how long from there on, milliseconds
 	const move = `WITH f AS (SELECT min(due_at) AS first FROM trigger_clock WHERE app_id = $1),
@@ -74,7 +74,7 @@ func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
 	return err
 }
 
-// silence ends the fires of an app.
+// silence stops the fires of an app.
 func (b *bench) silence(ctx context.Context, app string) error {
 	// $1 app, $2 when the rest is due, which nothing reads before the benchmark ends
 	const disable = `WITH a AS (UPDATE apps SET enabled = FALSE WHERE id = $1)

@@ -24,7 +24,7 @@ import (
 // node is a dispatcher node in this process.
 type node struct {
 	store    *store.Store
-	invoker  *invoke.Invoker // nil: calls do nothing
+	invoker  *invoke.Invoker // nil if calls do nothing
 	secrets  string          // its directory of secrets
 	registry *prometheus.Registry
 	fires    atomic.Int64
@@ -35,16 +35,16 @@ type node struct {
 	counting  bool
 }
 
-// nodeOptions say what a node is.
+// nodeOptions configure a node.
 type nodeOptions struct {
 	database  string
-	sends     bool          // its calls are requests
-	apps      []string      // that it serves; empty: all
-	latency   bool          // notes how late calls began
-	window    time.Duration // of its poll; 0: the default
-	noBreaker bool          // calls to a host go on however many fail
-	purge     time.Duration // interval of its clean-up; 0: the default
-	shares    *node         // another node of this process, whose store it uses; nil: it has its own
+	sends     bool          // calls are real requests
+	apps      []string      // apps that it serves; empty for all
+	latency   bool          // record how late calls begin
+	window    time.Duration // of its poll; 0 for the default
+	noBreaker bool          // calls to a host continue however many fail
+	purge     time.Duration // interval of its clean-up; 0 for the default
+	shares    *node         // another node of this process, to share its store; nil for a new store
 }
 
 // startNode runs a node until stop is called.
@@ -94,7 +94,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// close closes the store, unless it is another's.
+// close closes the store, unless another node owns it.
 func (n *node) close(o nodeOptions) error {
 	if o.shares != nil {
 		return nil
@@ -105,7 +105,7 @@ func (n *node) close(o nodeOptions) error {
 // Invoke does nothing, like a target that takes no time.
 func (n *node) Invoke(_ context.Context, call target.Call) run.Outcome {
 	now := time.Now()
-	if n.counting && call.Key.Kind != run.KindBackfill { // its instants are long past
+	if n.counting && call.Key.Kind != run.KindBackfill { // its scheduled times are long past
 		n.mu.Lock()
 		n.latencies = append(n.latencies, now.Sub(call.Key.ScheduledAt))
 		n.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *node) Invoke(_ context.Context, call target.Call) run.Outcome {
 	return run.Outcome{State: run.Succeeded, StartedAt: now, EndedAt: now}
 }
 
-// takeLatencies returns what came since the last call.
+// takeLatencies returns the latencies since the last call.
 func (n *node) takeLatencies() latencies {
 	n.mu.Lock()
 	defer n.mu.Unlock()

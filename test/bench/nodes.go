@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// fleetRate is how many fires a second several nodes share in the first reading, at any number of nodes.
+	// fleetRate is how many fires a second the nodes share in the first reading, whatever their number.
 	fleetRate = 10_000
-	// settling is the time nodes need to know each other: a heartbeat, and some time to start.
+	// settling is the time until nodes know each other: their start and a heartbeat.
 	settling = 7 * time.Second
-	// missing is how long the others are observed after a node was killed.
+	// missing is how long the other nodes are observed after a kill.
 	missing = 8 * time.Second
 )
 
-// fleet is some nodes that are measured, how many processes they live in, and how many fires a second they have. A
-// hundred nodes are real nodes, too, but those of one process share its store, or this machine would be busy with
-// processes and PostgreSQL with a thousand connections.
+// fleet is a number of nodes to measure, in so many processes, with so many fires a second. A
+// hundred nodes are real nodes, too, but nodes of one process share its store. Otherwise this
+// machine would be busy with processes, and PostgreSQL with a thousand connections.
 type fleet struct{ nodes, processes, rate int }
 
-// readings are two ways to ask what more nodes cost, each compared with its first fleet.
+// readings are two ways to measure the cost of more nodes, each compared with its first fleet.
 //
-// "nodes, same load" divides one load among ever more nodes. Its statements per fire must grow: a node claims what is
-// its own and records it, in two statements at least for each second in which something is due. One node sends 20 of
-// each for 10,000 fires a second in batches of 500; a hundred nodes send at least 100 of each, five times as many, for
-// 100 fires each. The batches of a hundred nodes are full, and the ratio can be 1, from 50,000 fires a second on.
+// "nodes, same load" divides one load among ever more nodes. Its statements per fire must grow: a node claims and
+// records its own fires, in at least two statements for each second with fires. One node sends 20 of each for
+// 10,000 fires a second in batches of 500; a hundred nodes send at least 100 of each, five times as many, for 100
+// fires each. The batches of a hundred nodes are full, and the ratio can be 1, from 50,000 fires a second on.
 //
-// "nodes, same load each" adds the load of a node with each node, as people do who add nodes because they have
-// more to do. It shows what nodes send only because there are others. The loads are such that two cores can carry a
-// hundred nodes, and 20 fires a second each are so few that what nodes send besides weighs most.
+// "nodes, same load each" adds the load of a node with each node, as people do who add nodes for more work. It
+// shows the statements that nodes send only because other nodes exist. Two cores can carry the loads of a hundred
+// nodes, and 20 fires a second each are so few that these statements weigh most.
 var readings = []struct {
 	name   string
 	fleets []fleet
@@ -42,8 +42,8 @@ var readings = []struct {
 	{"nodes, same load each", []fleet{{1, 1, 20}, {100, 4, 100 * 20}}},
 }
 
-// nodes measures fleets by triggers that fire at each whole second, as nearly all schedules do. At the end one process
-// of several is killed.
+// nodes measures fleets with triggers that fire at each whole second, as nearly all schedules do.
+// At the end it kills one process of several.
 func (b *bench) nodes(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("SQLite has one node; give a PostgreSQL database")
@@ -56,7 +56,7 @@ func (b *bench) nodes(ctx context.Context) error {
 	return nil
 }
 
-// read measures fleets and reports each, compared with the first. Fleets of one rate have the same triggers.
+// read measures fleets and reports each, compared with the first. Fleets with one rate share their triggers.
 func (b *bench) read(ctx context.Context, prefix, name string, fleets []fleet) error {
 	var one Result
 	app := ""
@@ -82,12 +82,12 @@ func (b *bench) read(ctx context.Context, prefix, name string, fleets []fleet) e
 	return b.silence(ctx, app)
 }
 
-// nodesOf measures a fleet whose triggers are those of app.
+// nodesOf measures a fleet with the triggers of app.
 func (b *bench) nodesOf(ctx context.Context, f fleet, app string) (r Result, err error) {
-	// Nothing is due until the nodes know each other; no fire is left over from the fleet before.
+	// Nothing is due until the nodes know each other, and no fire is left over from the previous fleet.
 	start := nextSecond(settling)
 	if f.nodes > f.processes {
-		start = start.Add(3 * settling) // each that joins moves the shares of the others, and the old ones stay for a while
+		start = start.Add(3 * settling) // each new node moves shares, and the old nodes stay for a while
 	}
 	if err := b.makeDue(ctx, app, start); err != nil {
 		return r, err
@@ -139,10 +139,10 @@ func (b *bench) nodesOf(ctx context.Context, f fleet, app string) (r Result, err
 	return r, nil
 }
 
-// during returns what a fleet does in a time, and how many rows PostgreSQL reads from tables meanwhile. The server
-// learns of them up to a second later, at the begin as at the end.
+// during returns the work of a fleet in a time, and the number of rows that PostgreSQL reads from
+// tables meanwhile. The server counts them up to a second late, at the start as at the end.
 func (b *bench) during(ctx context.Context, fleet []*process, span time.Duration) (all []report, rows float64, err error) {
-	// Of this schema alone.
+	// In this schema only.
 	const read = `SELECT CAST(coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0) AS float8) FROM pg_stat_user_tables
 		WHERE schemaname = current_schema()`
 	var before float64
@@ -162,7 +162,7 @@ func (b *bench) during(ctx context.Context, fleet []*process, span time.Duration
 	return all, rows - before, err
 }
 
-// connections counts those of all nodes.
+// connections counts the connections of all nodes.
 func (b *bench) connections(ctx context.Context) (*int, error) {
 	var n int
 	err := b.pool.QueryRow(ctx, `SELECT count(*)::int FROM pg_stat_activity
@@ -170,7 +170,7 @@ func (b *bench) connections(ctx context.Context) (*int, error) {
 	return &n, err
 }
 
-// reports asks all nodes what they did.
+// reports collects the reports of all nodes.
 func reports(fleet []*process) ([]report, error) {
 	all := make([]report, len(fleet))
 	for i, p := range fleet {
@@ -182,7 +182,7 @@ func reports(fleet []*process) ([]report, error) {
 	return all, nil
 }
 
-// summary sums up what nodes did; the value is their fires.
+// summary sums up the reports of nodes; its value is the fires.
 func summary(all []report) Result {
 	var sum report
 	var r Result

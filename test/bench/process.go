@@ -20,16 +20,16 @@ import (
 // asNode is the command that makes this program a node process of a benchmark.
 const asNode = "as-node"
 
-// runAsNode is a process of a benchmark with some nodes, whose calls do nothing. For each line that it reads from in,
-// it writes one line of JSON: what they did since the line before. It ends when in does. The nodes share one store,
-// so that more of them need no more connections than one each, to listen.
+// runAsNode is a process of a benchmark with some nodes whose calls do nothing. For each line that it reads
+// from in, it writes a line of JSON: the work since the previous line. It ends when in ends. The nodes share
+// one store, so that each further node needs only one more connection, to listen.
 func runAsNode(ctx context.Context, database string, count int, in io.Reader, out io.Writer) error {
 	first, err := startNode(ctx, nodeOptions{database: database, latency: true})
 	if err != nil {
 		return err
 	}
 	all := nodes{first}
-	defer func() { _ = all.stop() }() // a second call says the same
+	defer func() { _ = all.stop() }() // a second call returns the same
 	for len(all) < count {
 		n, err := startNode(ctx, nodeOptions{database: database, latency: true, shares: first})
 		if err != nil {
@@ -58,7 +58,7 @@ func runAsNode(ctx context.Context, database string, count int, in io.Reader, ou
 	return all.stop()
 }
 
-// nodes are those of one process; the first has the store.
+// nodes are the nodes of one process; the first owns the store.
 type nodes []*node
 
 func (all nodes) totals() (sum totals, err error) {
@@ -89,7 +89,7 @@ func (all nodes) stop() error {
 	return errors.Join(group.Wait(), all[0].stop())
 }
 
-// report is what a node process did.
+// report is the work of a node process.
 type report struct {
 	Won, Lost, Statements, Polls, Polling, CPU, RSS float64
 	Latencies                                       latencies
@@ -105,11 +105,11 @@ func residentMiB() float64 {
 	if len(fields) < 2 {
 		return 0
 	}
-	pages, _ := strconv.ParseFloat(fields[1], 64) // 0 if the kernel writes something else
+	pages, _ := strconv.ParseFloat(fields[1], 64) // 0 for an unexpected format
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// process is a node in a process of its own.
+// process is a node in a separate process.
 type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -118,7 +118,7 @@ type process struct {
 
 func (b *bench) startProcess(ctx context.Context, count int) (*process, error) {
 	p := &process{command: exec.CommandContext(ctx, b.Program, asNode, "--nodes="+strconv.Itoa(count))}
-	// Not as an argument, which everybody on this machine could read.
+	// Not as an argument, which every user of this machine could read.
 	p.command.Env = append(os.Environ(), "CARILLON_DATABASE="+b.database)
 	p.command.Stderr = os.Stderr
 	in, err := p.command.StdinPipe()
@@ -133,7 +133,7 @@ func (b *bench) startProcess(ctx context.Context, count int) (*process, error) {
 	return p, p.command.Start()
 }
 
-// report returns what the node did since the last call.
+// report returns the node's work since the last call.
 func (p *process) report() (r report, err error) {
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		return r, fmt.Errorf("node process: %w", err)
@@ -148,9 +148,9 @@ func (p *process) report() (r report, err error) {
 // end lets the node drain.
 func (p *process) end() error { return errors.Join(p.in.Close(), p.command.Wait()) }
 
-// kill ends the node as kill -9 does.
+// kill ends the node like kill -9.
 func (p *process) kill() error {
 	err := p.command.Process.Signal(syscall.SIGKILL)
-	_ = p.command.Wait() // says that it was killed
+	_ = p.command.Wait() // its error is the kill
 	return err
 }

@@ -9,12 +9,12 @@ import (
 	"runtime/pprof"
 )
 
-// sampleEvery is how many bytes are allocated from one sample of an allocation profile to the next. A node allocates
-// so much that this costs little.
+// sampleEvery is the number of allocated bytes between two samples of an allocation profile. A node
+// allocates so much that this costs little.
 const sampleEvery = 16 << 10
 
-// profile writes profiles of what this process does until end into a directory: NAME.cpu, and NAME.allocs, of which
-// NAME.allocs.before is the base. Each round overwrites them. With an empty directory it does nothing.
+// profile writes profiles of this process until end into a directory: NAME.cpu and NAME.allocs, with the base
+// NAME.allocs.before. Each round overwrites them. With an empty directory it does nothing.
 func profile(dir, name string) (end func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil
@@ -41,6 +41,6 @@ func writeAllocations(path string) error {
 	if err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
-	runtime.GC() // the profile is of what was allocated before the last collection
+	runtime.GC() // the profile covers allocations before the last collection
 	return errors.Join(pprof.Lookup("allocs").WriteTo(file, 0), file.Close())
 }

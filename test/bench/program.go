@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-dev/carillon/test/freeport"
 )
 
-// program is a node that is the real program, in a process of its own.
+// program is a node that runs the real program in a separate process.
 type program struct {
 	command *exec.Cmd
 	url     string
 	secrets string
 }
 
-// serve starts a command that is "carillon serve", and waits until the node is ready.
+// serve starts a "carillon serve" command, and waits until the node is ready.
 func (b *bench) serve(ctx context.Context, command *exec.Cmd) (*program, error) {
 	secrets, err := os.MkdirTemp("", "carillon-bench-secrets-")
 	if err == nil {
@@ -52,7 +52,7 @@ func (b *bench) serve(ctx context.Context, command *exec.Cmd) (*program, error) 
 	return nil, errors.New("the node was not ready after 30 s")
 }
 
-// end stops the node and removes what it needed.
+// end stops the node and removes its files.
 func (p *program) end() {
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	_ = p.command.Wait() // the measurement is over, however it ends

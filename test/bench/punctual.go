@@ -35,21 +35,21 @@ func (b *bench) lateness(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// spread fires each second, the triggers one after the other, from the start that run chooses.
+// spread fires each second, the triggers one after the other, starting at the time that run chooses.
 func spread(rate int) func(int, time.Time) dispatcher.Schedule {
 	return func(i int, start time.Time) dispatcher.Schedule {
 		return everySecond(i, start.Add(time.Duration(i)*time.Second/time.Duration(rate)))
 	}
 }
 
-// run is runNode with a node whose calls are requests, and nothing else.
+// run is runNode with a node that only sends requests.
 func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error,
 	declarations ...declaration) (start time.Time, err error) {
 	return b.runNode(ctx, nodeOptions{database: b.database, sends: true}, wait, declarations...)
 }
 
-// runNode declares jobs, and runs a node for as long as wait waits. However long the declarations
-// take, the first fire is due when the node has started: they are declared for an hour later and then moved.
+// runNode declares jobs, and runs a node for as long as wait waits. The jobs are declared for an hour later and
+// then moved, so that the first fire is due after the start of the node, however long the declarations take.
 func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx context.Context, start time.Time) error,
 	declarations ...declaration) (start time.Time, err error) {
 	declared := nextSecond(time.Hour)
@@ -67,7 +67,7 @@ func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx contex
 	if err != nil {
 		return start, err
 	}
-	defer func() { _ = n.stop() }() // a second call says the same
+	defer func() { _ = n.stop() }() // a second call returns the same
 	if err := wait(ctx, start); err != nil {
 		return start, err
 	}
@@ -82,9 +82,9 @@ func (b *bench) measured(ctx context.Context, start time.Time) error {
 // burstSize is how many fires are due at once.
 const burstSize = 10_000
 
-// burst measures how long the fires of one app take that are all due in the same instant, and
-// how long the only fire of another app waits among them. A hundred of the triggers fire twice
-// more, a second apart, to see that each stays in order.
+// burst measures how long the fires of one app take that are all due at the same time, and how long
+// the only fire of another app waits among them. A hundred of the triggers fire twice more, a
+// second apart, to check that each stays in order.
 func (b *bench) burst(ctx context.Context) error {
 	receiver, err := listen(nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *bench) burst(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// disorder counts requests that arrived before one of an earlier scheduled time of the same trigger.
+// disorder counts requests that arrived before a request of an earlier scheduled time of the same trigger.
 func disorder(notes []note) int {
 	latest, count := map[string]time.Time{}, 0
 	for _, n := range notes {
@@ -142,7 +142,7 @@ func disorder(notes []note) int {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// The targets of the benchmark hang: nine of ten never respond within their timeout.
+// The targets of the benchmark hang: nine of ten do not respond within their timeout.
 const (
 	hangTriggers = 300
 	hangHosts    = 10

@@ -17,10 +17,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// payload is what webhooks are sent: 256 bytes.
+// payload is the body of webhooks: 256 bytes.
 var payload = []byte(`{"text":"` + strings.Repeat("x", 245) + `"}`)
 
-// receiver answers webhooks on this machine and notes when they came.
+// receiver responds to webhooks on this machine and records their arrivals.
 type receiver struct {
 	url    string
 	server *http.Server
@@ -35,7 +35,7 @@ type note struct {
 	due, arrived time.Time
 }
 
-// listen starts a receiver; with a nil response it notes each request and returns an empty one.
+// listen starts a receiver; with a nil response it records each request and returns an empty response.
 func listen(respond http.HandlerFunc) (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is bound at once or never
 	if err != nil {
@@ -52,10 +52,10 @@ func listen(respond http.HandlerFunc) (*receiver, error) {
 
 func (r *receiver) close() { _ = r.server.Close() }
 
-// note notes when a request came that says when it was scheduled.
+// note records the arrival of a request with a scheduled time.
 func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
 	arrived := time.Now()
-	_, _ = io.Copy(io.Discard, q.Body) // the client reports what it cannot send
+	_, _ = io.Copy(io.Discard, q.Body) // the client reports errors
 	due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -94,7 +94,7 @@ func (r *receiver) notedBefore(end time.Time) []note {
 	return slices.DeleteFunc(slices.Clone(r.notes), func(n note) bool { return !n.due.Before(end) })
 }
 
-// notedBetween returns the requests that were due from an instant on and before another, as they arrived.
+// notedBetween returns the requests that were due in [from, until), in the order of their arrival.
 func (r *receiver) notedBetween(from, until time.Time) []note {
 	return slices.DeleteFunc(r.notedBefore(until), func(n note) bool { return n.due.Before(from) })
 }
@@ -116,7 +116,7 @@ func newHTTPClient(connections int) *http.Client {
 
 func errResponse(status int) error { return fmt.Errorf("the receiver answered %d", status) }
 
-// webhookTo is a target whose requests are signed.
+// webhookTo is a target with signed requests.
 func webhookTo(url string) target.Target {
 	t := target.Target{Webhook: &target.Webhook{}}
 	t.Webhook.SetDefaults()
@@ -125,7 +125,7 @@ func webhookTo(url string) target.Target {
 	return t
 }
 
-// secretFile is the file that the secret of all signatures is in.
+// secretFile is the file with the secret of all signatures.
 const secretFile = "bench"
 
 // writeSecret writes the secret of all signatures into a directory.

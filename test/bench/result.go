@@ -15,62 +15,62 @@ type Result struct {
 	Database string  `json:"database"`
 	Value    float64 `json:"value"`
 	Unit     string  `json:"unit"`
-	// The ceilings are in Unit, too, and Ratio is that of Value to Ceiling.
+	// The ceilings are in Unit, too. Ratio is Value to Ceiling.
 	CeilingSQL  *float64 `json:"ceiling_sql,omitempty"`
 	CeilingHTTP *float64 `json:"ceiling_http,omitempty"`
 	Ceiling     *float64 `json:"ceiling,omitempty"`
 	Ratio       *float64 `json:"ratio,omitempty"`
-	// PeerValue is what the peer's command printed, PeerRatio that of Value to it.
+	// PeerValue is the output of the peer's command, and PeerRatio Value to it.
 	PeerValue *float64 `json:"peer_value,omitempty"`
 	PeerRatio *float64 `json:"peer_ratio,omitempty"`
 
 	Nodes    *int `json:"nodes,omitempty"`
 	Triggers *int `json:"triggers,omitempty"`
 	Batch    *int `json:"batch,omitempty"`
-	// Early is how many requests began before they were due.
+	// Early is the number of requests that began before they were due.
 	P50   *float64 `json:"p50_ms,omitempty"`
 	P99   *float64 `json:"p99_ms,omitempty"`
 	Max   *float64 `json:"max_ms,omitempty"`
 	Early *int     `json:"early,omitempty"`
-	// P99Ratio is the ratio of P99 to that with nothing to clean up, the median of the rounds' ratios.
+	// P99Ratio is the ratio of P99 to P99 with nothing to clean up, as the median over the rounds.
 	P99Ratio *float64 `json:"p99_ratio,omitempty"`
-	// Missing is how many were due and had not arrived a second after the end.
+	// Missing is the number of due requests that had not arrived a second after the end.
 	Missing *int `json:"missing,omitempty"`
-	// Doubled is how many transitions of alerts were told again under another event id.
+	// Doubled is the number of notifications of a known transition under another event id.
 	Doubled *int `json:"doubled,omitempty"`
-	// Last is when the last of a burst began, Alone when the only fire of another app did.
+	// Last is when the last of a burst began, and Alone when the only fire of another app began.
 	Last       *float64 `json:"last_ms,omitempty"`
 	Alone      *float64 `json:"alone_ms,omitempty"`
 	OutOfOrder *int     `json:"out_of_order,omitempty"`
 
 	Statements *float64 `json:"statements_per_fire,omitempty"`
-	// Rows are those that PostgreSQL read from tables, by an index or without. The ratios are those to one node.
+	// Rows is what PostgreSQL read from tables, with or without an index. The ratios are to one node.
 	Rows            *float64 `json:"rows_read_per_fire,omitempty"`
 	StatementsRatio *float64 `json:"statements_to_one_node_ratio,omitempty"`
 	RowsRatio       *float64 `json:"rows_to_one_node_ratio,omitempty"`
-	// Processes are those that the nodes live in, Connections those of all of them to PostgreSQL.
+	// Processes is the number of processes with nodes, and Connections that of all nodes' connections to PostgreSQL.
 	Processes   *int     `json:"processes,omitempty"`
 	Connections *int     `json:"connections,omitempty"`
 	Lost        *float64 `json:"lost_claims_share,omitempty"`
-	// Uneven is how far the share of a node was off an even one at most, as a part of it.
+	// Uneven is the largest deviation of a node's share from an even one, relative to that.
 	Uneven *float64 `json:"uneven_share,omitempty"`
-	// Recovery is how late a fire of a killed node was at most.
+	// Recovery is the greatest lateness of a killed node's fires.
 	Recovery *float64 `json:"recovery_ms,omitempty"`
 	Poll     *float64 `json:"poll_ms,omitempty"`
 	RSS      *float64 `json:"rss_mib,omitempty"`
-	// CPU is that of the node, in cores; CPUPerMillion in seconds for a million fires, with the
-	// receiver's where it runs in the same process.
+	// CPU is the cores that the node used, and CPUPerMillion the seconds per million fires, with
+	// the receiver's if it runs in the same process.
 	CPU           *float64 `json:"cpu_cores,omitempty"`
 	CPUPerMillion *float64 `json:"cpu_seconds_per_million,omitempty"`
 	WAL           *float64 `json:"wal_bytes_per_fire,omitempty"`
 	Disk          *float64 `json:"disk_bytes_per_fire,omitempty"`
-	// WALRatio and DiskRatio are those to the tables of before; see earlierWAL.
+	// WALRatio and DiskRatio are ratios to the earlier tables; see earlierWAL.
 	WALRatio  *float64 `json:"wal_to_earlier_ratio,omitempty"`
 	DiskRatio *float64 `json:"disk_to_earlier_ratio,omitempty"`
 	Allocs    *float64 `json:"allocs_per_fire,omitempty"`
 
 	Jobs *int `json:"jobs,omitempty"`
-	// Bar is what Value must not exceed.
+	// Bar is the limit for Value.
 	Bar *float64 `json:"bar,omitempty"`
 }
 
@@ -82,12 +82,12 @@ func (r *Result) lateness(l latencies) {
 	r.Early = some(l.early())
 }
 
-// jsonReport writes results as one object a line.
+// jsonReport writes each result as an object on a line.
 func jsonReport(w io.Writer) func(Result) error {
 	return func(r Result) error { return json.NewEncoder(w).Encode(r) }
 }
 
-// tableReport writes results as lines of a table, each as soon as it is known.
+// tableReport writes each result as a line of a table, as soon as it is known.
 func tableReport(w io.Writer) func(Result) error {
 	return func(r Result) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -118,7 +118,7 @@ func tableReport(w io.Writer) func(Result) error {
 	}
 }
 
-// details are the further fields, as their JSON names them.
+// details returns the other fields, by their JSON names.
 func (r Result) details() []string {
 	var found []string
 	count := func(name string, value *int) {

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// The old history of the benchmark of retention: as many days as that, of as many jobs, the latest of
-// them well before retentionKept, which is as short as it may be.
+// The old history of the benchmark of retention: its days and jobs. The latest run is well before
+// retentionKept, which is the shortest permitted retention.
 const (
 	retentionDays = 10
 	retentionJobs = 200
@@ -21,9 +21,9 @@ const (
 	retentionKept = input.MinRetention
 )
 
-// retention measures how late fires are next to a long history: in turns, while all of it is kept and
-// while that of one app is removed run by run, because the app keeps less than others; then while nobody
-// keeps it, when PostgreSQL drops it by the day.
+// retention measures how late fires are next to a long history. In turns, all of it is kept, and
+// that of one app is removed run by run because the app has a shorter retention than others. Then
+// no app keeps it, and PostgreSQL drops it by the day.
 func (b *bench) retention(ctx context.Context) error {
 	receiver, err := listen(nil)
 	if err != nil {
@@ -59,7 +59,7 @@ type turn struct {
 	missing int
 }
 
-// retentionInTurns lets one app keep little every other turn, then all of them, and reports each.
+// retentionInTurns shortens the retention of one app every other turn, then of all apps, and reports each.
 func (b *bench) retentionInTurns(ctx context.Context, receiver *receiver) error {
 	const one, everyone = " WHERE name = 'old'", " WHERE name <> ''"
 	span := (b.Time / time.Duration(2*b.Rounds+1)).Round(time.Second)
@@ -147,8 +147,8 @@ func (b *bench) old(ctx context.Context) (n int64, err error) {
 	return n, db.QueryRowContext(ctx, count, before).Scan(&n)
 }
 
-// fill creates the history of the app "old": runs that have succeeded, of which one in ten was
-// repeated and one in four left a response.
+// fill creates the history of the app "old": successful runs. One in ten was repeated and one in
+// four has a response.
 func (b *bench) fill(ctx context.Context) error {
 	const day = 24 * time.Hour
 	today := time.Now().UTC().Truncate(day)

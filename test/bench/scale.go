@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// scalePeriod is after how many seconds each trigger of the benchmark of scale fires again.
+// scalePeriod is the number of seconds between two fires of a trigger in the benchmark of scale.
 const scalePeriod = 1000
 
-// scale measures one node, a process of its own, with ever more triggers, each of a job of its own. A
-// thousandth of them is due each second, always others. With the most of them it also measures while none
-// is due.
+// scale measures one node in a separate process, with ever more triggers, each of a different job.
+// A thousandth of them is due each second, always different ones. With the largest number it also
+// measures a time without due triggers.
 func (b *bench) scale(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("this benchmark needs PostgreSQL")
@@ -31,7 +31,7 @@ func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error
 	if err := b.multiply(ctx, app, triggers, to("http://127.0.0.1")); err != nil {
 		return err
 	}
-	const starting, window = 3 * time.Second, 6 * time.Second // the poll reads what is due that soon
+	const starting, window = 3 * time.Second, 6 * time.Second // the poll reads fires that are due that soon
 	due := time.Now().Add(starting)
 	if idle {
 		due = due.Add(2 * window)
@@ -59,7 +59,7 @@ func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error
 	return b.silence(ctx, app)
 }
 
-// scaleDuring reports what a node does between two instants.
+// scaleDuring reports the work of a node between two instants.
 func (b *bench) scaleDuring(ctx context.Context, p *process, name string, triggers int, from, until time.Time) error {
 	if err := pause(ctx, time.Until(from)); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// sizeCommand measures what one node carries within the processor and the memory of a small task. The node is the
-// real program in a cgroup; PostgreSQL and the receiver run outside it.
+// sizeCommand measures how much one node carries within the processor and memory limits of a small
+// task. The node is the real program in a cgroup; PostgreSQL and the receiver run outside it.
 type sizeCommand struct {
 	databaseFlag
 	Node     string   `default:"bin/carillon" placeholder:"FILE" help:"The carillon program."`
@@ -23,7 +23,7 @@ type sizeCommand struct {
 	Herd     int      `default:"2000" help:"Fires that are due in the same second, at the end."`
 }
 
-// Validate checks what no flag's type can check, all of it at once.
+// Validate checks what the types of flags cannot, and reports all problems.
 func (s *sizeCommand) Validate() error {
 	var problems []error
 	for _, task := range s.Task {
@@ -38,7 +38,7 @@ func (s *sizeCommand) Validate() error {
 	return errors.Join(problems...)
 }
 
-// progress is where a long measurement says how far it is.
+// progress receives the progress of a long measurement.
 type progress struct{ io.Writer }
 
 // Run measures each task with each number of triggers, and prints a row of a Markdown table for each.
@@ -61,13 +61,13 @@ func (s *sizeCommand) Run(ctx context.Context, out io.Writer, p *progress) error
 	return nil
 }
 
-// sized is what a node carried.
+// sized is the result for one task.
 type sized struct {
 	prompt, tolerable int     // highest rates with a 99th percentile below 100 ms and below 1 s
 	cpu               float64 // cores at the latter
-	throttled         float64 // share of the kernel's periods at the latter
+	throttled         float64 // share of throttled periods at the latter
 	herd              time.Duration
-	memory            float64 // MiB resident at most
+	memory            float64 // peak resident MiB
 }
 
 func (s *sizeCommand) measure(ctx context.Context, b *bench, l limit, triggers int, out io.Writer, p *progress) error {
@@ -96,7 +96,7 @@ func (s *sizeCommand) measure(ctx context.Context, b *bench, l limit, triggers i
 			continue
 		}
 		ok, err := s.step(ctx, b, n, receiver, fmt.Sprintf("load-%d", i), rate, rate-triggers/scalePeriod, &r, p)
-		if err == nil && !ok { // once more: something else may have used the machine
+		if err == nil && !ok { // again, because the machine may have been busy
 			ok, err = s.step(ctx, b, n, receiver, fmt.Sprintf("again-%d", i), rate, rate-triggers/scalePeriod, &r, p)
 		}
 		if err != nil {
@@ -119,7 +119,7 @@ func (s *sizeCommand) measure(ctx context.Context, b *bench, l limit, triggers i
 func (s *sizeCommand) step(ctx context.Context, b *bench, n *limited, receiver *receiver, app string, rate, triggers int,
 	r *sized, p *progress) (bool, error) {
 	const starting, settling = 4 * time.Second, 2 * time.Second
-	start := nextSecond(starting + time.Duration(triggers)*time.Millisecond) // declaring many takes a while
+	start := nextSecond(starting + time.Duration(triggers)*time.Millisecond) // many declarations take a while
 	from, until := start.Add(settling), start.Add(settling+time.Duration(s.Seconds)*time.Second)
 	d := declaration{app: app, triggers: triggers, perJob: dispatcher.MaxTriggers, target: to(receiver.url), start: start,
 		schedule: func(i int, start time.Time) dispatcher.Schedule {
@@ -164,9 +164,9 @@ func (s *sizeCommand) step(ctx context.Context, b *bench, n *limited, receiver *
 	return true, nil
 }
 
-// stampede measures how long a node takes for many fires that are due in the same second.
+// stampede measures how long a node takes for many fires of the same second.
 func (s *sizeCommand) stampede(ctx context.Context, b *bench, receiver *receiver) (time.Duration, error) {
-	if err := pause(ctx, 15*time.Second); err != nil { // until what the last rate left is done
+	if err := pause(ctx, 15*time.Second); err != nil { // let the rest of the last rate finish
 		return 0, err
 	}
 	due := nextSecond(6 * time.Second)
@@ -196,7 +196,7 @@ func (s *sizeCommand) stampede(ctx context.Context, b *bench, receiver *receiver
 	return 0, fmt.Errorf("%d fires of the same second had not arrived after a minute", s.Herd)
 }
 
-// readable writes a number as the pages do: 100,000.
+// readable formats a number like the pages: 100,000.
 func readable(n int) string {
 	if n < 1000 {
 		return strconv.Itoa(n)
@@ -235,7 +235,7 @@ func (s *sizeCommand) start(ctx context.Context, b *bench, l limit) (*limited, e
 	return &limited{p, group}, nil
 }
 
-// end stops the node and removes what it needed.
+// end stops the node and removes its files.
 func (l *limited) end() {
 	l.program.end()
 	_ = l.group.remove()

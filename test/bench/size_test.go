@@ -52,7 +52,7 @@ func TestUseOfAProcessIsRead(t *testing.T) {
 	}
 }
 
-// Not parallel: the cgroup has the name of this process.
+// Not parallel, because the cgroup has the name of this process.
 func TestCommandRunsInItsCgroup(t *testing.T) {
 	group, err := newCgroup(limit{cpus: 0.5, mib: 128})
 	if err != nil {

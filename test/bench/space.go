@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// space is a throwaway schema of PostgreSQL, or directory for SQLite, with Carillon's tables.
+// space is a throwaway schema of PostgreSQL, or a directory for SQLite, with Carillon's tables.
 type space struct {
 	database string        // as stores open it
 	kind     string        // postgresql or sqlite
@@ -42,7 +42,7 @@ func newSpace(ctx context.Context, database string) (*space, error) {
 	return s, nil
 }
 
-// newSQLite returns nil for a database that is not SQLite.
+// newSQLite returns nil for a database other than SQLite.
 func newSQLite(database, name string) (*space, error) {
 	path, ok := strings.CutPrefix(database, "sqlite:")
 	if !ok {
@@ -58,7 +58,7 @@ func newSQLite(database, name string) (*space, error) {
 func newSchema(ctx context.Context, database, name string) (*space, error) {
 	u, err := url.Parse(database)
 	if err != nil {
-		return nil, errors.New("the database's URL cannot be read") // it may hold a password
+		return nil, errors.New("the database's URL cannot be read") // its text may contain a password
 	}
 	query := u.Query()
 	query.Set("search_path", name)
@@ -86,7 +86,7 @@ func (s *space) remove(ctx context.Context) error {
 	return err
 }
 
-// wal returns how many bytes the server has written to its log so far; 0 on SQLite.
+// wal returns the number of bytes in the server's log so far; 0 for SQLite.
 func (s *space) wal(ctx context.Context) (bytes float64, err error) {
 	if s.pool == nil {
 		return 0, nil
@@ -95,7 +95,7 @@ func (s *space) wal(ctx context.Context) (bytes float64, err error) {
 	return bytes, err
 }
 
-// shift moves all triggers by a duration, as if they had been declared then.
+// shift moves all triggers by a duration, as if they had been declared at that time.
 func (s *space) shift(ctx context.Context, by time.Duration) error {
 	// $1 milliseconds
 	for _, shift := range []string{
@@ -109,7 +109,7 @@ func (s *space) shift(ctx context.Context, by time.Duration) error {
 	return nil
 }
 
-// execute runs a statement outside all stores.
+// execute runs a statement outside of all stores.
 func (s *space) execute(ctx context.Context, statement string, args ...any) error {
 	if s.pool != nil {
 		_, err := s.pool.Exec(ctx, statement, args...)

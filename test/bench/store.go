@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// store measures claims with the insert of their runs and the records, through the store alone,
-// by the number of triggers and the size of batches.
+// store measures claims, which insert their runs, and records, through the store alone, by number
+// of triggers and batch size.
 func (b *bench) store(ctx context.Context) error {
 	sizes := []struct{ triggers, batch int }{{20_000, 500}, {20_000, 1}, {20_000, 50}, {20_000, 1000}, {100_000, 500}}
 	part := *b
 	part.Time = b.Time / time.Duration(len(sizes))
 	for i, size := range sizes {
-		// Each in tables of its own size.
+		// Each size has its own tables.
 		if i == 0 || size.triggers != sizes[i-1].triggers {
 			app := fmt.Sprintf("of-%d", size.triggers)
 			if err := declare(ctx, b.database, idleJobs(app, size.triggers)); err != nil {
@@ -49,7 +49,7 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 	if err := b.compare(ctx, &r, c.measure(batch), ceilings{sql: bare.measure}); err != nil {
 		return err
 	}
-	if triggers == 20_000 && batch == 500 { // as in the figures that written.fill compares with
+	if triggers == 20_000 && batch == 500 { // as in the figures of written.fill
 		if err := b.compareWritten(ctx, &r, c.measure(batch), bare.measure); err != nil {
 			return err
 		}
@@ -57,14 +57,14 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 	return b.Report(r)
 }
 
-// idleJobs fire each second, beginning tomorrow.
+// idleJobs fire each second, starting tomorrow.
 func idleJobs(app string, triggers int) declaration {
 	return declaration{app: app, triggers: triggers, perJob: dispatcher.MaxTriggers, target: to("http://127.0.0.1"),
 		start: nextSecond(24 * time.Hour), schedule: everySecond}
 }
 
-// claimers claim and record the triggers of an app, each its own, from two connections; SQLite
-// has one writer.
+// claimers claim and record the triggers of an app from two connections, each with its own share;
+// SQLite has one writer.
 type claimers struct {
 	store *store.Store
 	node  run.NodeID

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// terraformCommand measures the processor time that Terraform and the provider need for many jobs. The node is a real
-// one over SQLite, in this process; its time does not count.
+// terraformCommand measures the processor time of Terraform and the provider for many jobs. The
+// node is a real one over SQLite in this process; its time does not count.
 type terraformCommand struct {
 	Jobs         int    `default:"1000" help:"Jobs of the configuration, 1 to 100000. The bars are for 1,000 and grow with the number."`
 	Provider     string `default:"bin/terraform-provider-carillon" placeholder:"FILE" help:"The provider."`
@@ -22,19 +22,19 @@ type terraformCommand struct {
 	JSON         bool   `name:"json" help:"Print one JSON object a line."`
 }
 
-// terraformSteps are what is measured, in this order. A bar is in seconds of processor time for 1,000 jobs.
+// terraformSteps are the measured steps, in order. A bar is in processor seconds for 1,000 jobs.
 var terraformSteps = []struct {
 	name string
-	bar  float64 // 0: none
+	bar  float64 // 0 without one
 	args []string
 }{
 	{"create", 60, []string{"apply", "-auto-approve"}},
-	// Exit code 0 says that the plan is empty.
+	// Exit code 0 means that the plan is empty.
 	{"empty plan", 20, []string{"plan", "-detailed-exitcode"}},
 	{"empty plan -refresh=false", 0, []string{"plan", "-detailed-exitcode", "-refresh=false"}},
 }
 
-// Validate checks numbers and files, all of them at once.
+// Validate checks numbers and files, and reports all problems.
 func (c *terraformCommand) Validate() error {
 	var problems []error
 	if c.Jobs < 1 || c.Jobs > 100_000 {
@@ -48,7 +48,7 @@ func (c *terraformCommand) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run measures each step, and fails if one needs more than its bar.
+// Run measures each step, and fails if one exceeds its bar.
 func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "carillon-bench-terraform-")
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 	for _, step := range terraformSteps {
 		r := Result{Bench: "terraform " + step.name, Database: "sqlite", Unit: "CPU s", Jobs: some(c.Jobs)}
 		seconds := make([]float64, len(estates))
-		for i, e := range slices.Backward(estates) { // the peer first: what runs first warms the machine
+		for i, e := range slices.Backward(estates) { // the peer first, because the first run warms the machine
 			if seconds[i], err = e.terraform(ctx, step.args...); err != nil {
 				return fmt.Errorf("%s with %s: %w", step.name, e.provider, err)
 			}
@@ -101,7 +101,7 @@ func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 	return errors.Join(missed...)
 }
 
-// estate is a configuration of many jobs that one build of the provider keeps on a node of its own.
+// estate is a configuration of many jobs that one build of the provider manages on its own node.
 type estate struct {
 	*apiNode
 	dir, client, provider string
@@ -127,10 +127,10 @@ func newEstate(ctx context.Context, dir, client, provider string, jobs int) (*es
 	return e, nil
 }
 
-// configure writes the configuration as JSON, in which attributes and blocks look the same: an older build may have
-// one where a newer has the other.
+// configure writes the configuration as JSON, where attributes and blocks look the same: an older
+// build may have one where a newer has the other.
 func (e *estate) configure(ctx context.Context, jobs int) error {
-	// A directory of its own, because Terraform takes any terraform-provider-carillon_* for the provider.
+	// A separate directory, because Terraform takes any terraform-provider-carillon_* for the provider.
 	plugins := filepath.Join(e.dir, "plugins")
 	err := errors.Join(os.Mkdir(plugins, 0o700),
 		os.Symlink(e.provider, filepath.Join(plugins, "terraform-provider-carillon")),
@@ -167,7 +167,7 @@ func (e *estate) write(configuration map[string]any) error {
 	return os.WriteFile(filepath.Join(e.dir, "main.tf.json"), text, 0o600)
 }
 
-// manyJobs is a job like those of an installation: a webhook with a secret, headers and retries, at a time of its own.
+// manyJobs is a job as in a real installation: a webhook with a secret, headers and retries, at its own time.
 func manyJobs(triggers string) map[string]any {
 	return map[string]any{
 		"for_each": "${local.reports}",
@@ -182,8 +182,8 @@ func manyJobs(triggers string) map[string]any {
 	}
 }
 
-// titles are those of the reports by job. They are a map because Terraform evaluates for_each again for each instance, and then
-// sorts a set: with toset(...) it needs several times as long itself.
+// titles are the titles of the reports, by job. They are a map because Terraform evaluates for_each again for
+// each instance and then sorts a set: with toset(...), Terraform itself takes several times as long.
 func titles(jobs int) map[string]string {
 	all := make(map[string]string, jobs)
 	for i := range jobs {
@@ -192,7 +192,7 @@ func titles(jobs int) map[string]string {
 	return all
 }
 
-// triggers returns what the provider calls the triggers of a job.
+// triggers returns the provider's name of a job's triggers.
 func (e *estate) triggers(ctx context.Context) (string, error) {
 	command := e.command(ctx, "providers", "schema", "-json")
 	text, err := command.Output()
@@ -227,8 +227,8 @@ func (e *estate) command(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// terraform runs a command and returns the seconds of processor time of it and of the providers that it started, which
-// the kernel adds because Terraform waits for them.
+// terraform runs a command and returns the processor seconds of it and of the providers that it
+// started. The kernel adds these because Terraform waits for them.
 func (e *estate) terraform(ctx context.Context, args ...string) (float64, error) {
 	command := e.command(ctx, append(args, "-input=false", "-no-color")...)
 	if out, err := command.CombinedOutput(); err != nil {

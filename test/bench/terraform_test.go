@@ -26,7 +26,7 @@ func TestTerraformBenchMeasuresEachStep(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the provider: %v: %s", err, out)
 	}
-	// The bars of so few jobs are below what a start of Terraform needs, so the exit code says that they are missed.
+	// The bars for so few jobs are below the cost of a start of Terraform, so the exit code reports missed bars.
 	out, errs, _ := benchCommand(t, "terraform", "--jobs", "2", "--provider", provider, "--peer-provider", provider,
 		"--terraform", client, "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")

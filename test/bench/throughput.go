@@ -52,7 +52,7 @@ func (b *bench) throughput(ctx context.Context, name string, l *backlog, best ce
 	return b.Report(r)
 }
 
-// sqlite measures fire on SQLite, next to which the other benchmarks use PostgreSQL.
+// sqlite measures fire on SQLite; the other benchmarks use PostgreSQL.
 func (b *bench) sqlite(ctx context.Context) (err error) {
 	if b.pool == nil {
 		return b.fire(ctx)
@@ -67,19 +67,19 @@ func (b *bench) sqlite(ctx context.Context) (err error) {
 	return runIn(ctx, options, (*bench).fire)
 }
 
-// backlogTriggers are enough that no batch waits for triggers.
+// backlogTriggers are so many that no batch waits for triggers.
 const backlogTriggers = 20_000
 
-// backlog is triggers that are so late that a node always has more to fire than it can.
+// backlog has triggers that are so late that a node always has more to fire than it can.
 type backlog struct {
 	*space
 	sends    bool
-	profiles string // directory of profiles; empty: none
+	profiles string // directory of profiles, or empty
 	spent    usage  // over all rounds
 }
 
-// newBacklog declares triggers in the future and moves them into the past, as if no node had
-// run for an hour: each owes a fire for every second since.
+// newBacklog declares triggers in the future and moves them into the past, as if no node had run
+// for an hour: each is due for every second since then.
 func (b *bench) newBacklog(ctx context.Context, url string, sends bool) (*backlog, error) {
 	d := idleJobs("backlog", backlogTriggers)
 	d.target, d.unsigned = to(url), b.Unsigned
@@ -89,13 +89,13 @@ func (b *bench) newBacklog(ctx context.Context, url string, sends bool) (*backlo
 	return &backlog{space: b.space, sends: sends, profiles: b.Profile}, b.shift(ctx, -25*time.Hour)
 }
 
-// measure runs a node for so long, once it is at work.
+// measure runs a node for that time, once it has warmed up.
 func (l *backlog) measure(ctx context.Context, span time.Duration) (float64, error) {
 	n, err := startNode(ctx, nodeOptions{database: l.database, sends: l.sends})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = n.stop() }() // a second call says the same
+	defer func() { _ = n.stop() }() // a second call returns the same
 	if err := l.warmUp(ctx, n); err != nil {
 		return 0, err
 	}
@@ -140,7 +140,7 @@ func (l *backlog) warmUp(ctx context.Context, n *node) error {
 	}
 }
 
-// usage is what fires have cost.
+// usage is the cost of fires.
 type usage struct {
 	fires, statements, wal, allocs, cpu float64 // cpu in seconds
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// What one fire wrote before fires that are due were kept apart from definitions and runs in flight from the history,
-// as multiples of what bare SQL writes. Both were measured in turns of one run, after a checkpoint each, with 20,000
-// triggers in batches of 500: 1,212 bytes of WAL to 774, and 255 bytes of table and indexes to 124. Bare SQL has not
-// changed since, so it leads from today's figures to those.
+// The bytes that one fire wrote when due fires, definitions, runs in flight and history still shared tables,
+// as multiples of bare SQL. Both were measured in turns of one run, after a checkpoint each, with 20,000
+// triggers in batches of 500: 1,212 bytes of WAL to 774, and 255 bytes of table and indexes to 124. Bare SQL
+// has not changed since, so today's figures of bare SQL convert to those of the earlier tables.
 const (
 	earlierWAL  = 1212.0 / 774
 	earlierDisk = 255.0 / 124
 )
 
-// written is what fires have written to PostgreSQL.
+// written has the bytes that fires have written to PostgreSQL.
 type written struct {
-	tables           string // their runs: a table with its partitions
+	tables           string // of their runs: a table with its partitions
 	fires, wal, disk float64
 }
 
-// writtenTime is how long fires are counted whose bytes are measured: the first of each page after a checkpoint writes
-// all of it.
+// writtenTime is how long the fires run whose bytes are measured. The first write of each page
+// after a checkpoint writes the whole page.
 const writtenTime = 2500 * time.Millisecond
 
-// compareWritten fills in what fires write, next to bare SQL. It takes turns of its own, because checkpoints would
-// disturb those that measure speed.
+// compareWritten fills in the bytes of fires, compared with bare SQL. It takes separate turns,
+// because checkpoints would disturb the turns that measure speed.
 func (b *bench) compareWritten(ctx context.Context, r *Result, fires, sql measure) error {
 	if b.pool == nil {
 		return nil
@@ -45,11 +45,11 @@ func (b *bench) compareWritten(ctx context.Context, r *Result, fires, sql measur
 	return nil
 }
 
-// noting measures, and notes what was written meanwhile. Each turn begins after a checkpoint, so that the full pages in
-// the WAL are the same in each.
+// noting measures, and records the bytes written meanwhile. Each turn begins after a checkpoint, so
+// that it has the same number of full pages in the WAL.
 func (b *bench) noting(w *written, m measure) measure {
 	return func(ctx context.Context, span time.Duration) (float64, error) {
-		// Only some users may; for the others, full pages are a matter of chance.
+		// Only some users may; for others, the number of full pages varies.
 		var denied *pgconn.PgError
 		if err := b.execute(ctx, "CHECKPOINT"); err != nil && (!errors.As(err, &denied) || denied.Code != "42501") {
 			return 0, err
@@ -70,7 +70,7 @@ func (b *bench) noting(w *written, m measure) measure {
 	}
 }
 
-// bytes returns how much has been written to the WAL so far, and the size of a table with its partitions and indexes.
+// bytes returns the size of the WAL so far, and of a table with its partitions and indexes.
 func (s *space) bytes(ctx context.Context, table string) (wal, disk float64, err error) {
 	if wal, err = s.wal(ctx); err != nil || s.pool == nil {
 		return wal, 0, err
@@ -88,8 +88,8 @@ func (s *space) bytes(ctx context.Context, table string) (wal, disk float64, err
 	return wal, disk, s.pool.QueryRow(ctx, plain, table).Scan(&disk)
 }
 
-// fill reports the bytes of one fire, and the ratio to those of earlier tables by what bare SQL wrote in the same
-// turns.
+// fill reports the bytes of one fire, and the ratio to the earlier tables, which it derives from
+// bare SQL in the same turns.
 func (w written) fill(r *Result, anchor written) {
 	if w.fires == 0 || anchor.fires == 0 {
 		return

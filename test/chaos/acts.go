@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// act is a part of a run, with a database, nodes and a verdict of its own.
+// act is a part of a run with its own database, nodes and verdict.
 type act struct {
 	name string
 	options
 	play func(*chaos, context.Context) error
 }
 
-// rollbackFault is the fault of the second act. No other one goes with it: the checker could not tell what the one took from what
-// another broke.
+// rollbackFault is the only fault of the second act: with others, the checker could not tell which
+// fault lost a run.
 const rollbackFault = "rollback"
 
-// leastSecond is how many seconds the second act takes at least: enough for both choices.
+// leastSecond is the shortest second act in seconds: enough for both choices.
 const leastSecond = 75
 
-// acts returns the acts of a run: all faults but rollbacks, and then rollbacks, which take half as long.
+// acts returns the acts of a run: first all faults except rollbacks, and then rollbacks, for half as long.
 func (o options) acts() (acts []act) {
 	given := listed(o.faults, append(slices.Clone(order), rollbackFault))
 	others := slices.DeleteFunc(slices.Clone(given), func(fault string) bool { return fault == rollbackFault })
@@ -45,7 +45,7 @@ func (o options) acts() (acts []act) {
 	return acts
 }
 
-// runHere makes the acts of a run in this process, and lets the checker judge each.
+// runHere runs the acts in this process, and runs the checker after each.
 func runHere(ctx context.Context, o options, w io.Writer) (err error) {
 	for _, a := range o.acts() {
 		fmt.Fprintf(w, "chaos: act %s, %d s\n", a.name, a.seconds)
@@ -57,7 +57,7 @@ func runHere(ctx context.Context, o options, w io.Writer) (err error) {
 	return err
 }
 
-// perform makes one act.
+// perform runs one act.
 func (a act) perform(ctx context.Context, w io.Writer) error {
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return err

@@ -10,13 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// What a database has after years, and a young one lacks: jobs that were deleted long ago, and somebody who
-// reads for hours.
+// A database that is years old has jobs that were deleted long ago, and sessions that read for
+// hours.
 
-// deletedJobs returns a statement that inserts an app, and jobs of it with some triggers, that were deleted beyond every retention.
-// The clean-up
-// removes the jobs, while nodes are killed: each node cleans up as it starts, unless another is at it or has
-// died over it less than a minute ago.
+// deletedJobs returns a statement that inserts an app and jobs with triggers that were deleted
+// beyond every retention. The clean-up removes the jobs while nodes are killed: each node cleans up
+// at its start, unless another is doing that or has died during it less than a minute ago.
 func deletedJobs() string {
 	return fmt.Sprintf(`WITH a AS (INSERT INTO apps (id, name, description, enabled, retention, revision, created_at, updated_at, deleted_at)
 		VALUES (1, 'deleted', '', FALSE, 315360000000, 1, 0, 0, 1) RETURNING id),
@@ -34,13 +33,13 @@ func deletedJobs() string {
 	SELECT id, app_id, 1, 0, 60000, 0, FALSE, 'complete', '' FROM t`, history.DeletedJobs)
 }
 
-// age makes the database as crowded as an old one.
+// age fills the database like an old one.
 func (c *chaos) age(ctx context.Context) error {
 	return c.database.Execute(ctx, databaseName, deletedJobs())
 }
 
-// holdSnapshot reads the database as it was, for as long as the run goes on: as long as that lasts, no dead version of
-// a row can be removed. When the database has gone down, it begins again.
+// holdSnapshot keeps a snapshot open for as long as the run continues, so that no dead version of a
+// row can be removed. After an outage of the database, it opens another one.
 func (c *chaos) holdSnapshot(ctx context.Context) {
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		from := time.Now()
@@ -50,7 +49,7 @@ func (c *chaos) holdSnapshot(ctx context.Context) {
 	}
 }
 
-// readOn reads in one transaction until ctx ends or the connection does. It returns whether it had a snapshot.
+// readOn reads in one transaction until ctx ends or the connection does. It reports whether it had a snapshot.
 func (c *chaos) readOn(ctx context.Context) bool {
 	conn, err := pgx.Connect(ctx, c.database.URL(databaseName))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// buildNode builds carillon with failpoints and a wall clock that can be set. edits are source
-// files to be taken in place of the repository's.
+// buildNode builds carillon with failpoints and an adjustable wall clock. edits are source files
+// that replace those of the repository.
 func buildNode(ctx context.Context, to, dir string, edits map[string]string) error {
 	clock, err := shiftableClock(ctx)
 	if err != nil {
@@ -44,9 +44,9 @@ func buildNode(ctx context.Context, to, dir string, edits map[string]string) err
 	return program.Build(ctx, "", to, "-overlay", file, "-tags", "chaos,clockshift", "./dispatcher/cmd/carillon")
 }
 
-// shiftableClock returns the source of package time, with a wall clock that ChaosShift sets off and a monotonic one
-// that ChaosSuspended holds back. Libraries that fake time do nothing to a Go program, which asks the kernel without
-// them.
+// shiftableClock returns the source of package time with a wall clock that ChaosShift offsets and a
+// monotonic clock that ChaosSuspended holds back. Libraries that fake time have no effect on a Go
+// program, because it asks the kernel directly.
 func shiftableClock(ctx context.Context) (map[string]string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

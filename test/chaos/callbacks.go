@@ -13,10 +13,10 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// callbackURL is what the nodes know as the URL of their API. Nothing is there: a caller asks any node, as a load balancer would.
+// callbackURL is the API's URL for the nodes. It does not exist: the caller uses any node, like a load balancer.
 const callbackURL = "http://carillon.invalid"
 
-// caller tells how attempts ended that the receiver has accepted.
+// caller reports the outcomes of attempts that the receiver has accepted.
 type caller struct {
 	log   *history.Log
 	hosts []string // of the nodes
@@ -43,12 +43,12 @@ func (c *caller) accepted(ctx context.Context, header http.Header, run string, a
 		for range times {
 			one := history.Callback{Run: run, Attempt: attempt, Said: said, At: time.Now()}
 			one.Status = c.call(ctx, header, said)
-			_ = c.log.Append(one) // a callback that is not noted shows as a success that nobody declared
+			_ = c.log.Append(one) // an unrecorded callback shows as an undeclared success
 		}
 	})
 }
 
-// call asks one node after the other, until one has responded or it is too late, and returns the status.
+// call tries one node after the other until one responds or time is up, and returns the status.
 func (c *caller) call(ctx context.Context, header http.Header, said string) (status int) {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()

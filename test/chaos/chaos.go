@@ -25,14 +25,14 @@ type chaos struct {
 	database *database
 	receiver *receiver
 	nodes    []*node
-	// elsewhere is the node of another installation; nil: no app moves.
+	// elsewhere is the node of another installation; nil if no app moves.
 	elsewhere *node
 	mover     *mover
 	spawn     program.Spawner
-	started   atomic.Int64 // processes of nodes
+	started   atomic.Int64 // number of started node processes
 	faults    *history.Log
 	declared  *declarer
-	// poisonings is nil if no row is made bad.
+	// poisonings is nil if no rows are poisoned.
 	poisonings *history.Log
 
 	mu       sync.Mutex
@@ -40,7 +40,7 @@ type chaos struct {
 	troubles []error
 }
 
-// nodeCount is how many nodes there are.
+// nodeCount is the number of nodes.
 const nodeCount = 3
 
 func newChaos(ctx context.Context, o options) (c *chaos, err error) {
@@ -86,7 +86,7 @@ func (c *chaos) close() error {
 	return errors.Join(append(faults, c.database.remove(), c.faults.Close())...)
 }
 
-// prepare starts the nodes over a new database, and what declares jobs.
+// prepare starts the nodes over a new database, and the declarer of jobs.
 func (c *chaos) prepare(ctx context.Context) error {
 	token, err := c.token(ctx, databaseName, "chaos", "read,run,write,metrics,export,import,admin")
 	if err != nil {
@@ -142,8 +142,8 @@ func (c *chaos) run(ctx context.Context) error {
 	}
 	working.Go(func() { c.watchMachine(faulty) })
 	working.Go(func() { c.holdSnapshot(faulty) })
-	// A change to which no node has responded is repeated for half a minute. It needs the nodes that heal starts, so
-	// only heal waits for it.
+	// A change without a response is retried for half a minute. It needs the nodes that heal
+	// starts, so only heal waits for it.
 	var declaring sync.WaitGroup
 	defer declaring.Wait()
 	declaring.Go(func() { c.declared.change(faulty) })
@@ -164,7 +164,7 @@ func (c *chaos) run(ctx context.Context) error {
 	return errors.Join(c.troubles...)
 }
 
-// prepareBesides prepares the faults for which there are jobs of their own.
+// prepareBesides prepares the faults with their own jobs.
 func (c *chaos) prepareBesides(ctx context.Context) (err error) {
 	if c.wants("poison") {
 		if c.poisonings, err = history.Create(c.dir, history.Poisonings, false); err != nil {
@@ -183,7 +183,7 @@ func (c *chaos) prepareBesides(ctx context.Context) (err error) {
 	return c.declareMoving(ctx)
 }
 
-// wants reports whether a fault is injected that takes no turn with the others.
+// wants reports whether a fault is injected next to the ones that take turns.
 func (c *chaos) wants(fault string) bool {
 	return slices.Contains(listed(c.options.faults, besides), fault)
 }
@@ -207,14 +207,14 @@ func (c *chaos) migrate(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a node is ready, as long as the rest of a killed migration may take.
+// await waits until a node is ready, at most as long as the rest of a killed migration may take.
 func (c *chaos) await(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return n.ready(ctx)
 }
 
-// token makes a token for the API. It also migrates.
+// token creates a token for the API. It also migrates.
 func (c *chaos) token(ctx context.Context, database, name, scopes string) (string, error) {
 	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", name, "--scope", scopes)
 	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(database))
@@ -227,7 +227,7 @@ func (c *chaos) token(ctx context.Context, database, name, scopes string) (strin
 }
 
 // heal ends all faults, gives the nodes time to recover, and ends the definitions and the runs in
-// flight. Then all nodes drain. It waits for what needs the nodes that it starts.
+// flight. Then all nodes drain. It waits for work that needs the nodes that it starts.
 func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	for _, n := range c.nodes {
 		n.proxy.heal()
@@ -283,7 +283,7 @@ func (c *chaos) heal(ctx context.Context, waits ...func()) error {
 	return nil
 }
 
-// awaitNone waits until a statement counts nothing, as long as a run may take to settle.
+// awaitNone waits until a statement counts 0, at most as long as a run may take to settle.
 func (c *chaos) awaitNone(ctx context.Context, statement string) {
 	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
 		if left, err := c.database.count(ctx, databaseName, statement); err == nil && left == 0 {
@@ -293,19 +293,19 @@ func (c *chaos) awaitNone(ctx context.Context, statement string) {
 	}
 }
 
-// trouble notes an error that the checker cannot see and that fails the run.
+// trouble records an error that the checker cannot see and that fails the run.
 func (c *chaos) trouble(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.troubles = append(c.troubles, err)
 }
 
-// note records a fault: of all processes of a name, or of the whole system.
+// note records a fault of all processes with a name, or of the whole system.
 func (c *chaos) note(kind, node string, from, to time.Time) {
 	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
 }
 
-// during begins a fault of the current process of a node, and returns what records it at its end, when another process may run.
+// during begins a fault of a node's current process. It returns a function that records the fault at its end.
 func (c *chaos) during(kind string, n *node) (over func()) {
 	fault := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	return func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// databaseName is that of the nodes.
+// databaseName is the name of the nodes' database.
 const databaseName = "chaos"
 
 // database is the PostgreSQL of a run.
@@ -25,21 +25,21 @@ type database struct {
 	*postgres.Server
 	dir    string
 	listen string
-	// small tells that the data is on a file system of its own that can be filled up.
+	// small is true if the data are on a separate file system that can be filled.
 	small bool
 }
 
-// diskSize is that of the small file system.
+// diskSize is the size of the small file system.
 const diskSize = "size=512m"
 
-// startDatabase starts a server in dir, where it mounts a file system in memory if it may.
+// startDatabase starts a server in dir, where it mounts a file system in memory if it is permitted.
 func startDatabase(ctx context.Context, parent string) (_ *database, err error) {
 	bin, ok := postgres.Find()
 	if !ok {
 		return nil, errors.New("no PostgreSQL on this machine; install it: apt-get install -y postgresql")
 	}
 	d := &database{}
-	// Not in the run's directory: the path of a socket is at most 107 bytes.
+	// Not in the run's directory, because the path of a socket has at most 107 bytes.
 	if d.dir, err = os.MkdirTemp("", "chaos-pg-"); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func startDatabase(ctx context.Context, parent string) (_ *database, err error) 
 	return d, d.Execute(ctx, "postgres", "CREATE DATABASE "+databaseName)
 }
 
-// URL is that by TCP, past the proxies.
+// URL returns the URL over TCP, without the proxies.
 func (d *database) URL(name string) string {
 	return "postgres://postgres@" + d.listen + "/" + name + "?sslmode=disable"
 }
@@ -75,7 +75,7 @@ func (d *database) Execute(ctx context.Context, name, statement string) error {
 	return err
 }
 
-// count runs a statement, and returns the number that it selects, if any.
+// count runs a statement, and returns the number that it selects, or 0.
 func (d *database) count(ctx context.Context, name, statement string) (n int64, err error) {
 	conn, err := pgx.Connect(ctx, d.URL(name))
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *database) count(ctx context.Context, name, statement string) (n int64, 
 	return n, err
 }
 
-// script runs statements.
+// script runs several statements.
 func (d *database) script(ctx context.Context, name, text string) error {
 	conn, err := pgx.Connect(ctx, d.URL(name))
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *database) restart(ctx context.Context, by syscall.Signal, down time.Dur
 	return d.Start(context.WithoutCancel(ctx), "")
 }
 
-// copyTo copies the database of the nodes, whose connections it cuts for that. It returns since when the copy lacks what they commit.
+// copyTo cuts the connections to the nodes' database and copies it. It returns since when the copy lacks commits.
 func (d *database) copyTo(ctx context.Context, name string) (at time.Time, err error) {
 	if err := d.shut(ctx); err != nil {
 		return at, err
@@ -119,8 +119,8 @@ func (d *database) copyTo(ctx context.Context, name string) (at time.Time, err e
 	return at, errors.Join(err, d.Execute(ctx, "postgres", "ALTER DATABASE "+databaseName+" ALLOW_CONNECTIONS true"))
 }
 
-// replaceBy puts a copy in the place of the database of the nodes, and keeps that under another name. It returns since when no node
-// can commit anything to the old one.
+// replaceBy replaces the nodes' database by a copy, and keeps the old one under another name. It
+// returns the time from which no node can commit to the old one.
 func (d *database) replaceBy(ctx context.Context, name, keep string) (at time.Time, err error) {
 	if err := d.shut(ctx); err != nil {
 		return at, err
@@ -137,7 +137,7 @@ func (d *database) replaceBy(ctx context.Context, name, keep string) (at time.Ti
 	return at, nil
 }
 
-// shut cuts all connections to the database of the nodes, and lets nobody connect to it.
+// shut cuts all connections to the nodes' database, and refuses new ones.
 func (d *database) shut(ctx context.Context) error {
 	err := d.Execute(ctx, "postgres", "ALTER DATABASE "+databaseName+" ALLOW_CONNECTIONS false")
 	for left := int64(1); err == nil && left > 0; {
@@ -149,8 +149,8 @@ func (d *database) shut(ctx context.Context) error {
 	return err
 }
 
-// fill leaves no room on the disk, and returns what makes room again. A server that could not
-// go on, for its log was on that disk too, is started again.
+// fill fills the disk, and returns a function that frees it. The server's log is on the same disk,
+// so the function also starts a server that has stopped.
 func (d *database) fill() (empty func(context.Context) error, err error) {
 	filler := filepath.Join(d.dir, "filler")
 	file, err := os.Create(filler)
@@ -190,7 +190,7 @@ func (d *database) remove() error {
 		err = errors.Join(err, d.Close())
 	}
 	if d.small {
-		// What still ends has its log open there.
+		// Ending processes still have their log open there.
 		err = errors.Join(err, unix.Unmount(d.dir, unix.MNT_DETACH))
 	}
 	if removeErr := os.RemoveAll(d.dir); removeErr != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// declarer declares jobs through the API of any node that responds, and records what it declared.
+// declarer declares jobs through the API of any responsive node, and records its declarations.
 type declarer struct {
 	*chaos
 	token string
@@ -23,7 +23,7 @@ type declarer struct {
 	mu       sync.Mutex
 	puts     int
 	declared map[string]history.Declaration // the latest of each job, by app and name
-	tags     map[string]string              // its ETag, empty when it does not exist
+	tags     map[string]string              // ETags; empty for a missing job
 }
 
 func newDeclarer(c *chaos, token string) (*declarer, error) {
@@ -68,7 +68,7 @@ func (d *declarer) remove(ctx context.Context, app, name string) error {
 	return d.write(ctx, was, http.MethodDelete, func(int) any { return nil })
 }
 
-// write declares until that is known to be done, and records it before and after.
+// write repeats a declaration until it is known to be done, and records it before and after.
 func (d *declarer) write(ctx context.Context, of history.Declaration, method string, body func(put int) any) error {
 	path := "/v1/apps/" + of.App + "/jobs/" + of.Job
 	d.mu.Lock()
@@ -94,7 +94,7 @@ func (d *declarer) write(ctx context.Context, of history.Declaration, method str
 	return d.log.Append(of)
 }
 
-// applied reports whether a node has a job as it was declared, and under which ETag.
+// applied reports whether a node has a job as declared, and its ETag.
 func (d *declarer) applied(ctx context.Context, n *node, path string, of history.Declaration) (string, bool, error) {
 	response, err := d.ask(ctx, n, http.MethodGet, path, "", nil)
 	if err != nil {
@@ -106,17 +106,17 @@ func (d *declarer) applied(ctx context.Context, n *node, path string, of history
 	return response.tag, gone && of.Deleted || !gone && job.Payload.Put == of.Put, nil
 }
 
-// send asks one node after the other until one has executed the request, and returns the ETag of the
-// result. A frozen node may execute a request later that seemed to fail, so each request carries the
-// condition that nothing was changed since. If a node says that something was, applied reports whether
-// this very request did it.
+// send tries one node after the other until one has executed the request, and returns the ETag of
+// the result. A frozen node may execute a seemingly failed request later, so each request carries
+// the condition that nothing has changed since. If a node reports a change, applied checks whether
+// this very request made it.
 func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 	applied func(context.Context, *node) (string, bool, error)) (string, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return "", err
 	}
-	// A change is finished even when the time for faults is over.
+	// A change is finished even after the time for faults is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second+d.frozen.most)
 	defer cancel()
 	var last error
@@ -138,11 +138,11 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 			}
 			return "", fmt.Errorf("%s %s: another client has changed it", method, path)
 		case response.status == http.StatusPreconditionRequired:
-			return response.tag, nil // an earlier try created it, though its response was lost
+			return response.tag, nil // an earlier try created it, and its response was lost
 		case response.status == http.StatusConflict && method == http.MethodPost:
 			return "", errConflict
 		case response.status < 500 && bytes.Contains(response.body, []byte("at_past")):
-			return tag, nil // an earlier try was too late
+			return tag, nil // an earlier try came late
 		default:
 			last = fmt.Errorf("%s %s: %d: %s", method, path, response.status, response.body)
 			if response.status < 500 && response.status != http.StatusTooManyRequests {
@@ -161,8 +161,8 @@ type response struct {
 	body   []byte
 }
 
-// ask makes one request on the condition that the object has the ETag, or does not exist if the ETag is
-// empty. "*" means no condition, with which a PUT only creates.
+// ask sends one request on the condition that the object has the ETag, or does not exist if the
+// ETag is empty. "*" sets no condition; a PUT then only creates.
 func (d *declarer) ask(ctx context.Context, n *node, method, path, tag string, body []byte) (a response, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

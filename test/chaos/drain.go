@@ -9,12 +9,12 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// maxDrainOverrun is how much longer than its drain timeout a node may take to end while other faults happen:
+// maxDrainOverrun is how much longer than its drain timeout a node may take during other faults:
 // the database may be unreachable, or the node frozen.
 const maxDrainOverrun = 30 * time.Second
 
-// drainAt lets a node work for a while and then drain with runs in flight. The checker judges how long
-// that took, and what became of those runs.
+// drainAt lets a node work for a while and then drain with runs in flight. The checker checks the
+// duration, and the outcome of these runs.
 func (c *chaos) drainAt(ctx context.Context, n *node) {
 	if err := c.renew(n, ""); err != nil {
 		c.trouble(err)
@@ -23,7 +23,7 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 	starting, cancel := context.WithTimeout(ctx, c.life)
 	defer cancel()
 	if n.ready(starting) != nil {
-		return // the database is unreachable, or the time is over
+		return // the database is unreachable, or time is up
 	}
 	select {
 	case <-n.end():
@@ -35,7 +35,7 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 	c.tellToEnd(n, history.Drain)
 }
 
-// tellToEnd asks a node to drain, and waits until it has ended.
+// tellToEnd makes a node drain, and waits until it has ended.
 func (c *chaos) tellToEnd(n *node, kind string) {
 	f := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	n.signal(syscall.SIGTERM)

@@ -28,11 +28,11 @@ var injectors = map[string]func(*chaos, context.Context, *node) error{
 	"deploy":    (*chaos).deploy,
 }
 
-// order is one round of faults. The most important ones come more often.
+// order is one round of faults. Important ones come more often.
 var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "suspend", "flap",
 	"disk", "partition", "freeze", "deploy", "slow", "drain", "suspend", "backend", "responses", "restart"}
 
-// besides are the faults that happen besides these: nodes are cut off from targets, rows are bad, and an app moves.
+// besides are faults next to these: nodes lose their targets, rows are poisoned, and an app moves.
 var besides = []string{"target", "poison", "import"}
 
 // injectFaults injects one fault after the other.
@@ -67,15 +67,15 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// suspendNode halts a node as freezeNode does, and it wakes with a monotonic clock that has stood still.
+// suspendNode halts a node like freezeNode, and its monotonic clock stands still meanwhile.
 func (c *chaos) suspendNode(ctx context.Context, n *node) error {
 	from, process, over := time.Now(), n.number(), c.during("freeze by suspension", n)
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
 	pause(ctx, c.draw(c.frozen))
 	var err error
-	if n.number() == process { // and not one that another fault has started meanwhile
-		err = n.suspended(time.Since(from)) // it hears of that first of all
+	if n.number() == process { // not a process that another fault has started meanwhile
+		err = n.suspended(time.Since(from)) // before it runs again
 	}
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
@@ -83,8 +83,8 @@ func (c *chaos) suspendNode(ctx context.Context, n *node) error {
 	return err
 }
 
-// loseResponses cuts all nodes' connections at writes: before the database has seen them, or
-// after it has committed them.
+// loseResponses cuts all nodes' connections at writes: before the database receives them, or after
+// it has committed them.
 func (c *chaos) loseResponses(ctx context.Context, _ *node) error {
 	from := time.Now()
 	for _, n := range c.nodes {
@@ -100,7 +100,7 @@ func (c *chaos) loseResponses(ctx context.Context, _ *node) error {
 	return nil
 }
 
-// slowNode makes all of a node's statements take long.
+// slowNode makes all of a node's statements slow.
 func (c *chaos) slowNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.proxy.delay.Store(int64(c.between(50*time.Millisecond, 250*time.Millisecond)))
@@ -110,7 +110,7 @@ func (c *chaos) slowNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// shiftClock shifts a node's clock and, a while later, shifts it back.
+// shiftClock shifts a node's clock and, after a while, shifts it back.
 func (c *chaos) shiftClock(ctx context.Context, n *node) error {
 	shifts := []time.Duration{10 * time.Minute, time.Hour, 17 * time.Second, 5 * 365 * 24 * time.Hour}
 	by := shifts[c.intN(len(shifts))]
@@ -160,7 +160,7 @@ func (c *chaos) killBackend(ctx context.Context, _ *node) error {
 // fillDisk fills the database's disk for a while.
 func (c *chaos) fillDisk(ctx context.Context, _ *node) error {
 	if !c.database.small {
-		return nil // without a mount of its own, the disk cannot be filled
+		return nil // the disk cannot be filled without a separate mount
 	}
 	from := time.Now()
 	empty, err := c.database.fill()
@@ -181,7 +181,7 @@ func (c *chaos) drainNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// watchMachine notes when this machine itself stalled, and all nodes with it.
+// watchMachine records when this machine itself stalled, with all nodes.
 func (c *chaos) watchMachine(ctx context.Context) {
 	const heartbeat = 50 * time.Millisecond
 	for ctx.Err() == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// attemptOnce is the retry of jobs whose receiver is out of order for a while: more failures in a row would pause their host.
+// attemptOnce is for jobs with a receiver that fails for a while: more failures in a row would pause their host.
 var attemptOnce = history.Retry{MaxAttempts: 1}
 
-// callbackTimeout is how long after it was accepted an attempt may be completed.
+// callbackTimeout is how long after its acceptance an attempt may be completed.
 const callbackTimeout = 2 * time.Second
 
 // followers declares the jobs that follow others, and the alert that watches all jobs of their app.
@@ -37,7 +37,7 @@ func (d *declarer) followers(ctx context.Context) error {
 	return err
 }
 
-// followed returns the jobs that they follow, those whose receiver calls back, and those of replays and backfills.
+// followed returns the jobs with followers, with receivers that call back, and for replays and backfills.
 func followed() []job {
 	after := func(name, path, expression string, follows map[string][]string) job {
 		return job{app: history.After, name: name, path: path, expression: expression, follows: follows}
@@ -56,7 +56,7 @@ func followed() []job {
 		after("latest_first", "/ok", "0/30 * * * * ?", nil)}
 }
 
-// addFollows adds what follows a job to the body that declares it.
+// addFollows adds a job's followers to the body of its declaration.
 func (d *declarer) addFollows(job map[string]any, of history.Declaration) {
 	for event, names := range of.Follows {
 		follow := map[string]any{"jobs": names, "payload": "result"}
@@ -67,7 +67,7 @@ func (d *declarer) addFollows(job map[string]any, of history.Declaration) {
 	}
 }
 
-// replay replays the dead letters of a job from time to time. A replay that failed has replayed some.
+// replay replays the dead letters of a job from time to time. A failed replay may have replayed some.
 func (d *declarer) replay(ctx context.Context) {
 	for ; ctx.Err() == nil; pause(ctx, d.between(time.Second, 2*time.Second)) {
 		n := d.nodes[d.intN(len(d.nodes))]
@@ -78,7 +78,7 @@ func (d *declarer) replay(ctx context.Context) {
 	}
 }
 
-// backfill asks for the instants of some hours of the day before, in both orders.
+// backfill requests backfills of some hours of the previous day, in both orders.
 func (d *declarer) backfill(ctx context.Context) error {
 	log, err := history.Create(d.dir, history.Backfills, false)
 	if err != nil {
@@ -100,10 +100,10 @@ func (d *declarer) backfill(ctx context.Context) error {
 	return nil
 }
 
-// backfilled waits until all backfills have ended: they are of the schedules as they are at the time.
+// backfilled waits until all backfills have ended, because they use the current schedules.
 func (d *declarer) backfilled(ctx context.Context) {
 	d.awaitNone(ctx, "SELECT count(*) FROM backfills WHERE ended_at IS NULL")
 }
 
-// errConflict says that what was asked for is under way: an earlier try has begun it, though its response was lost.
+// errConflict means that the request is already under way: an earlier try began it, and its response was lost.
 var errConflict = errors.New("it is under way")

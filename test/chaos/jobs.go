@@ -16,28 +16,28 @@ import (
 // job is a job that a run declares.
 type job struct {
 	app, name, path string
-	once            bool // at most once
+	once            bool // delivery at most once
 	misfireAfter    string
-	policy          string // of misfires
+	policy          string // for misfires
 	concurrency     string
 	expression      string
 	timezone        string
 	phase           time.Duration // of a rate
-	twice           bool          // a second trigger fires when the first does not
-	far             bool          // its receiver is one that nodes may be cut off from
+	twice           bool          // a second trigger fires between the fires of the first
+	far             bool          // nodes may lose the connection to its receiver
 	grouped         bool          // its target is the endpoint group of its app: the receiver at both of its addresses
 	retry           *history.Retry
-	follows         map[string][]string // the jobs that follow, by event
+	follows         map[string][]string // following jobs, by event
 	delivers        bool                // its failures are delivered to a target, too
 	accepts         bool                // its target calls back
 	replayed        bool                // its dead letters are replayed
 }
 
-// The retries of jobs: waits that are drawn, and waits that are given.
+// The retries of jobs: with random waits, and with fixed ones.
 var (
 	backoff = history.Retry{MaxAttempts: 3, Base: "200ms", Cap: "1s"}
 	steps   = history.Retry{MaxAttempts: 4, Delays: []string{"300ms", "900ms"}}
-	patient = history.Retry{MaxAttempts: 4, Delays: []string{"2s"}} // so that a run waits at most times
+	patient = history.Retry{MaxAttempts: 4, Delays: []string{"2s"}} // so that runs sometimes wait
 )
 
 // standing declares the jobs that do not change during the run.
@@ -76,7 +76,7 @@ func (c *chaos) declareMoving(ctx context.Context) error {
 	return all(ctx, moving(), func(ctx context.Context, j job) error { return c.declared.put(ctx, j, true) })
 }
 
-// plain returns the jobs whose runs neither wait for each other nor are followed.
+// plain returns the jobs with runs that neither wait for each other nor have followers.
 func plain() (jobs []job) {
 	several := func(n int, j job) {
 		for i := range n {
@@ -103,20 +103,20 @@ func plain() (jobs []job) {
 	several(1, job{app: "south", name: "delay", path: "/slow", expression: "delay(1s)", once: true})
 	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
 	several(1, job{app: "south", name: "sparse", path: "/ok", expression: "7,22,40 * * * * ?", timezone: "America/New_York"})
-	// A neighbour whose targets, on the host of all others, hang or are out of order half of the time.
+	// A neighbour on the host of all others, with targets that hang or fail half of the time.
 	several(8, job{app: history.Noisy, name: "hanging", path: "/hang", expression: "rate(1s)"})
 	several(8, job{app: history.Noisy, name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
 	return jobs
 }
 
-// groupName is the name of the endpoint group that each app has.
+// groupName is the name of each app's endpoint group.
 const groupName = "receivers"
 
-// queueLimit bounds the queues of jobs whose runs wait for each other.
+// queueLimit bounds the queues of jobs with runs that wait for each other.
 const queueLimit = 2
 
-// bounded returns the jobs that may have one run at a time. Their receiver often takes longer
-// than the time between two fires; of some, two triggers take turns, and some want at most once.
+// bounded returns the jobs that may have one run at a time. Their receiver often takes longer than the time
+// between two fires. Some have two alternating triggers, and some have delivery at most once.
 func (d *declarer) bounded() (jobs []job) {
 	for _, policy := range []string{"forbid", "queue", "replace"} {
 		for i := range d.options.bounded {
@@ -133,7 +133,7 @@ func (d *declarer) bounded() (jobs []job) {
 	return jobs
 }
 
-// all does something with each of many, several at once.
+// all calls do for each of many values, several at once.
 func all[T any](ctx context.Context, of []T, do func(context.Context, T) error) error {
 	several, ctx := errgroup.WithContext(ctx)
 	several.SetLimit(6)
@@ -174,8 +174,8 @@ func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
 	return d.write(ctx, declaration, http.MethodPut, d.bodies(declaration))
 }
 
-// end moves all fires to a day after the run. Jobs stay enabled, so that runs which wait for their next
-// attempt go on.
+// end moves all fires to a day after the run. Jobs stay enabled, so that waiting runs still make
+// their next attempt.
 func (d *declarer) end(ctx context.Context) error {
 	var left []history.Declaration
 	for _, was := range d.declared {
@@ -192,7 +192,7 @@ func (d *declarer) end(ctx context.Context) error {
 	})
 }
 
-// bodies returns what is sent for a declaration, by the number of the put.
+// bodies returns the body for a declaration, by the number of the put.
 func (d *declarer) bodies(of history.Declaration) func(int) any {
 	url, timeout := d.receiver.url+of.Path, requestTimeout
 	switch {
@@ -239,8 +239,8 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 	}
 }
 
-// The timeouts of jobs: the longest answers take a little less than the one, and a node is cut off
-// from a receiver for longer than the other.
+// The timeouts of jobs: the longest responses take a little less than the first, and a node is cut
+// off from a receiver for longer than the second.
 const (
 	requestTimeout = 6 * time.Second
 	farTimeout     = 2 * time.Second

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// points are the failpoints at which nodes are killed or stopped, and at which visit at most. A point
-// that is passed often gets a later visit, so that the node has done something before it dies. A stopped
-// node is not killed; it wakes when others have taken its runs. A drain takes its turn like a point.
+// points are the failpoints at which nodes are killed or stopped, with the largest number of the visit. A
+// point that is passed often gets a later visit, so that the node has done some work before it dies. A
+// stopped node is not killed; it wakes when others have taken its runs. A drain counts as a point.
 var points = []struct {
 	name string
 	most int
@@ -23,7 +23,7 @@ var points = []struct {
 	{"drain", 1}, {"stop K8", 25}, {"stop K4", 15}, {"stop K12", 4}, {"stop K14", 4},
 }
 
-// kill starts a node and kills it, again and again, at one point after the other. Each node begins with
+// kill starts and kills a node repeatedly, at one point after the other. Each node begins with
 // another point.
 func (c *chaos) kill(ctx context.Context, n *node, first int) {
 	var names []string
@@ -59,8 +59,8 @@ func (c *chaos) renew(n *node, failpoint string) error {
 	return n.start(failpoint)
 }
 
-// stop kills the current process if it has not ended. A node that has yet to reach its failpoint is
-// stopped, because its later death would not be recorded.
+// stop kills the current process if it still runs. Otherwise the process might die later at its
+// failpoint, without a record.
 func (c *chaos) stop(n *node) {
 	select {
 	case <-n.end():
@@ -89,7 +89,7 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 				c.during(kind, n)()
 				return
 			}
-			// The database was unreachable at its start, for example. A supervisor would start it again.
+			// For example, the database was unreachable at its start. A supervisor would start it again.
 			c.during("start or drain ended", n)()
 			return
 		case <-ctx.Done():
@@ -104,7 +104,7 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 	}
 }
 
-// stopAt starts a node that freezes at a point, and thaws it when it has been marked dead.
+// stopAt starts a node that freezes at a point, and thaws it after it was marked dead.
 func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 	if err := c.renew(n, fmt.Sprintf("%s:stop,nth=%d", point, nth)); err != nil {
 		c.trouble(err)
@@ -124,7 +124,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		n.signal(syscall.SIGCONT)
 		n.freeze(false)
 		over()
-		// It must go on as if nothing had happened.
+		// It must continue normally.
 		pause(ctx, time.Second)
 		return
 	}

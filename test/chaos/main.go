@@ -1,8 +1,8 @@
-// Command chaos runs three dispatcher nodes over a PostgreSQL, injects the faults of production, and
-// lets an independent checker judge the result.
+// Command chaos runs three dispatcher nodes over a PostgreSQL, injects the faults of production,
+// and lets an independent checker judge the result.
 //
-// The nodes are built with the tags chaos and clockshift. The targets chaos and chaos-mutants of the
-// Makefile run it; docs/why/reliability.md says what is tested and why.
+// The nodes are built with the tags chaos and clockshift. The targets chaos and chaos-mutants of
+// the Makefile run it; docs/why/reliability.md says what is tested and why.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// options say what a run does.
+// options configure a run.
 type options struct {
 	program, checker string
 	dir              string
@@ -31,9 +31,9 @@ type options struct {
 	keep, mutants    bool
 	only             string
 	args             []string // further arguments of the nodes
-	separate         bool     // nodes have networks of their own
+	separate         bool     // nodes have separate networks
 	production       bool     // nodes have the settings of production
-	look             string   // command for sh that looks at the nodes
+	look             string   // sh command that looks at the nodes
 }
 
 func main() {
@@ -81,7 +81,7 @@ func main() {
 	os.Exit(1)
 }
 
-// errVerdict says that the checker found something, which it has printed.
+// errVerdict means that the checker found problems and printed them.
 var errVerdict = errors.New("the checker found problems")
 
 // run makes one run, or one for each mutant.
@@ -115,7 +115,7 @@ func run(ctx context.Context, o options) error {
 	return os.RemoveAll(o.dir)
 }
 
-// build builds the programs that were not given.
+// build builds the programs that no flag names.
 func (o *options) build(ctx context.Context) (err error) {
 	if o.checker == "" {
 		o.checker = o.dir + "/checker"
@@ -140,7 +140,7 @@ func runOnce(ctx context.Context, o options, w io.Writer) error {
 	return runHere(ctx, o, w)
 }
 
-// listed returns the items of a list that was given, or all.
+// listed splits a comma-separated list, or returns all.
 func listed(given string, all []string) []string {
 	switch given {
 	case "":

@@ -13,17 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/test/freeport"
 )
 
-// installation is one of the two between which an app moves: that of the three nodes, and one of a single node that lives on.
+// installation is one of the two between which an app moves: the three nodes, or a single node that is never killed.
 type installation struct {
 	name  string
 	nodes []*node
 	*declarer
 }
 
-// mover moves an app from one installation to the other and back, as an export and an import.
+// mover moves an app between two installations and back, by export and import.
 type mover struct {
 	here, there installation
-	unscoped    *declarer // with a token that may not
+	unscoped    *declarer // with a token that may not move apps
 	log         *history.Log
 }
 
@@ -66,7 +66,7 @@ func newMover(ctx context.Context, c *chaos) (*mover, error) {
 	}, err
 }
 
-// moving returns the jobs of the app that moves.
+// moving returns the jobs of the moving app.
 func moving() []job {
 	return []job{
 		{app: history.Moved, name: "dense-0", path: "/ok", expression: "rate(1s)"},
@@ -79,8 +79,8 @@ func moving() []job {
 	}
 }
 
-// moveApps moves the app there and back, at least once, until ctx ends. It leaves it here. The app may come back at once: the deletion
-// here has noted as missed what was due, and the import takes back what comes with it.
+// moveApps moves the app there and back, at least once, until ctx ends, and leaves it here. The app may come back
+// at once: the deletion here has recorded due fires as missed, and the import takes back those that come with it.
 func (m *mover) moveApps(ctx context.Context) {
 	c := m.here.chaos
 	for first := true; first || ctx.Err() == nil; first = false {
@@ -103,7 +103,7 @@ func (m *mover) moveApps(ctx context.Context) {
 
 const movedPath = "/v1/apps/" + history.Moved
 
-// move moves the app in the order of the manual: disable, export, import, delete.
+// move moves the app in the manual's order: disable, export, import, delete.
 func (m *mover) move(ctx context.Context, from, to installation) error {
 	done := history.Move{From: from.name, To: to.name, Begun: time.Now()}
 	var export map[string]any
@@ -129,7 +129,7 @@ func (m *mover) move(ctx context.Context, from, to installation) error {
 		}
 	}
 	done.Exported, done.Waiting = time.Now(), moved.Waiting
-	app, _ := export["app"].(map[string]any) // the import says what is wrong with it
+	app, _ := export["app"].(map[string]any) // the import reports an invalid one
 	app["enabled"] = true
 	body, err := json.Marshal(export)
 	if err == nil {
@@ -146,7 +146,7 @@ func (m *mover) move(ctx context.Context, from, to installation) error {
 	return m.log.Append(done)
 }
 
-// demandScopes requires that a token for changes may neither export nor import.
+// demandScopes requires that a token for changes can neither export nor import.
 func (m *mover) demandScopes(ctx context.Context) error {
 	for path, method := range map[string]string{"/export": http.MethodGet, "/import": http.MethodPost} {
 		err := m.here.until(ctx, "scope", func(ctx context.Context, n *node) (bool, error) {
@@ -175,12 +175,12 @@ func (i installation) disable(ctx context.Context) error {
 			return true, nil
 		}
 		_, err = i.ask(ctx, n, http.MethodPut, movedPath, app.tag, []byte(`{"enabled": false}`))
-		return false, err // the next round looks
+		return false, err // the next round checks
 	})
 }
 
-// importApp imports the app. A response that was lost does not tell whether it is there, and an import whose node died is removed by
-// the next.
+// importApp imports the app. After a lost response the app may exist or not, and the next import
+// removes that of a dead node.
 func (i installation) importApp(ctx context.Context, export []byte) error {
 	return i.until(ctx, "import", func(ctx context.Context, n *node) (bool, error) {
 		response, err := i.ask(ctx, n, http.MethodPost, movedPath+"/import", "*", export)
@@ -205,7 +205,7 @@ func (i installation) removeApp(ctx context.Context) error {
 	return err
 }
 
-// removeAt deletes what is at a path, as it is.
+// removeAt deletes the object at a path, at any revision.
 func (i installation) removeAt(ctx context.Context, path string) error {
 	return i.until(ctx, "delete "+path, func(ctx context.Context, n *node) (bool, error) {
 		is, err := i.ask(ctx, n, http.MethodGet, path, "*", nil)
@@ -217,7 +217,7 @@ func (i installation) removeAt(ctx context.Context, path string) error {
 	})
 }
 
-// until asks one node after the other until something is done, also when the time for faults is over.
+// until tries one node after the other until the action is done, even after the time for faults is over.
 func (i installation) until(ctx context.Context, what string, do func(context.Context, *node) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.settle+90*time.Second)
 	defer cancel()
@@ -235,7 +235,7 @@ func (i installation) until(ctx context.Context, what string, do func(context.Co
 	return fmt.Errorf("%s at %s: %w", what, i.name, last)
 }
 
-// said returns what was wrong with a request.
+// said returns the problem of a request.
 func said(r response, err error) error {
 	if err == nil {
 		err = errors.New("responded")
@@ -243,7 +243,7 @@ func said(r response, err error) error {
 	return fmt.Errorf("%w: %d: %s", err, r.status, r.body)
 }
 
-// settleMoved lets the declarer know the app again, which has come back by an import.
+// settleMoved makes the declarer know the re-imported app.
 func (m *mover) settleMoved(ctx context.Context) error {
 	for _, j := range moving() {
 		path := movedPath + "/jobs/" + j.name

@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// mutant is a way to break the product on purpose: edits of its source, and the faults under which the
-// checker must notice it.
+// mutant is a deliberate bug: edits of the product's source, and the faults under which the checker
+// must notice it.
 type mutant struct {
 	name, what    string
 	edits         []edit
 	kills, faults string
-	args          []string // of the nodes, besides the usual
+	args          []string // further arguments of the nodes
 }
 
-// edit replaces a text that stands in a file exactly once.
+// edit replaces a text that occurs exactly once in a file.
 type edit struct{ file, old, new string }
 
-// mutants break the guarantees of the engine, one at a time.
+// mutants each break one guarantee of the engine.
 var mutants = []mutant{
 	{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",

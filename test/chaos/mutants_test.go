@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Without this test, a change of a line that a mutant edits would show in the next mutant run only.
+// Without this test, only the next mutant run would notice that a line that a mutant edits has changed.
 func TestMutantsApplyToTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants {

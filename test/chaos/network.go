@@ -20,9 +20,9 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// With root privileges, a run has its own network namespaces: one for itself with the database and the
-// receiver, and one for each node, connected to it by a veth pair. They belong to a process that this
-// program starts, so that nothing of them is left, however the run ends.
+// With root privileges, a run has separate network namespaces: one for itself with the database and
+// the receiver, and one for each node, connected to it by a veth pair. They belong to a process
+// that this program starts, so they disappear with it however the run ends.
 
 // Addresses of this program on the veth link to a node, of the node, and of the receivers.
 func hubAddress(node int) string  { return fmt.Sprintf("10.91.%d.1", node) }
@@ -33,8 +33,8 @@ const (
 	farAddress  = "10.91.100.2"
 )
 
-// runSeparately makes one run in a process with its own networks. It returns errTogether and prints the
-// reason if the kernel does not allow that.
+// runSeparately makes one run in a process with separate networks. It returns errTogether and
+// prints the reason if the kernel does not allow that.
 func runSeparately(ctx context.Context, o options, spawn program.Spawner, w io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -52,7 +52,7 @@ func runSeparately(ctx context.Context, o options, spawn program.Spawner, w io.W
 		args = append(args, "-node-arg", arg)
 	}
 	command := exec.CommandContext(ctx, self, args...)
-	// Network interfaces and mounts of its own.
+	// Separate network interfaces and mounts.
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
 	command.Stdout, command.Stderr = w, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
@@ -67,18 +67,18 @@ func runSeparately(ctx context.Context, o options, spawn program.Spawner, w io.W
 		return err
 	}
 	if exit.ExitCode() == exitTogether {
-		return errTogether // it has printed the reason
+		return errTogether // already printed with its reason
 	}
-	return errVerdict // or another error, which it has printed
+	return errVerdict // or another error, already printed
 }
 
-// errTogether says that nodes cannot have their own networks here.
+// errTogether means that nodes cannot have separate networks on this machine.
 var errTogether = errors.New("chaos: no network namespaces here, so a proxy makes the partitions")
 
 // exitTogether is the exit code for it.
 const exitTogether = 3
 
-// layVethLinks gives each node its own network, in a process that has its own.
+// layVethLinks gives each node a separate network. It runs in a process with its own network.
 func layVethLinks(ctx context.Context, nodes int) error {
 	present, err := net.Interfaces()
 	if err != nil {
@@ -113,7 +113,7 @@ func layVethLinks(ctx context.Context, nodes int) error {
 			return fmt.Errorf("ip %s: %w: %s", command, err, bytes.TrimSpace(out))
 		}
 	}
-	// All rules must work here.
+	// Check that all rules work on this machine.
 	for _, how := range cuts {
 		if err := filter(ctx, "n1", how, hubAddress(1), 1); err != nil {
 			return err
@@ -122,17 +122,17 @@ func layVethLinks(ctx context.Context, nodes int) error {
 	return unfilter(ctx, "n1")
 }
 
-// The kernel delivers what a killed process has written even a minute later, if the network was cut until then. Such a
-// request says nothing about Carillon, so in the nodes' networks the kernel gives up after some 6 s.
+// If the network is cut, the kernel may deliver data of a killed process even a minute later. Such a request
+// says nothing about Carillon, so in the nodes' networks the kernel gives up after some 6 s.
 const (
 	orphanRetries     = "/proc/sys/net/ipv4/tcp_orphan_retries"
 	mostOrphanRetries = "4"
 )
 
-// cut is a way in which a network fails: rules for packets that leave and for packets that arrive.
+// cut is a way to cut a network: rules for outgoing and for incoming packets.
 type cut struct{ name, leaves, arrives string }
 
-// cuts are the ways.
+// cuts are all of these ways.
 var cuts = []cut{
 	{"all dropped", "drop", "drop"},
 	{"reset", "reject with tcp reset", "drop"},

@@ -20,18 +20,18 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// node is one of the three, through all its processes, or an additional one for a while.
+// node is one of the three nodes, through all its processes, or a temporary additional one.
 type node struct {
 	name    string
-	command []string // what starts it
+	command []string // its command line
 	env     []string
 	listen  string
-	clock   string // the file with the shift of its clock
+	clock   string // file with the shift of its clock
 	log     *os.File
 	proxy   *proxy
 	spawn   program.Spawner
-	started *atomic.Int64 // processes of all nodes
-	network sync.Mutex    // of the rules in its network
+	started *atomic.Int64 // number of started processes of all nodes
+	network sync.Mutex    // guards the rules in its network
 
 	mu                  sync.Mutex
 	exec                *exec.Cmd
@@ -54,13 +54,13 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	return assemble(ctx, c, seat{name: name, listen: listen, hub: "127.0.0.1", database: databaseName})
 }
 
-// seat says where a node is: in which network the command puts it, where it listens, and where its proxy to the database does.
+// seat is a node's place: the command for its network, its address, and the address of its proxy to the database.
 type seat struct {
 	name, listen, hub, database string
 	command                     []string
 }
 
-// assemble makes a node that is yet to be started.
+// assemble makes a node without starting it.
 func assemble(ctx context.Context, c *chaos, at seat) (*node, error) {
 	p, err := startProxy(ctx, at.hub, c.database.address())
 	if err != nil {
@@ -83,8 +83,8 @@ func assemble(ctx context.Context, c *chaos, at seat) (*node, error) {
 	return n, nil
 }
 
-// sibling returns another node of the same name: in the same network, behind the same proxy, with the
-// same clock, as in a deployment that starts the new node before it ends the old one.
+// sibling returns another node with the same name, network, proxy and clock, as in a deployment
+// that starts the new node before it ends the old one.
 func (n *node) sibling(ctx context.Context) (*node, error) {
 	free, err := freeport.Address(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (n *node) sibling(ctx context.Context) (*node, error) {
 func (n *node) start(failpoints string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // signals end it, which is what is tested here
+	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // the test ends it by signals
 	process := int(n.started.Add(1))
 	command.Env = append(slices.Clip(n.env), "CHAOS="+failpoints, fmt.Sprintf("CARILLON_NODE_LABELS=%s=%d", history.ProcessLabel, process))
 	command.Stdout, command.Stderr = n.log, n.log
@@ -113,7 +113,7 @@ func (n *node) start(failpoints string) error {
 	exited := make(chan struct{})
 	n.exec, n.process, n.exited, n.frozen = command, process, exited, false
 	go func() {
-		_ = command.Wait() // its state tells how it ended
+		_ = command.Wait() // its state has the outcome
 		close(exited)
 	}()
 	return nil
@@ -153,7 +153,7 @@ func (n *node) stopped() bool {
 	return strings.HasPrefix(rest, "T")
 }
 
-// freeze notes that the node is frozen, and that its freezer will thaw it.
+// freeze records that the node is frozen, and that its freezer will thaw it.
 func (n *node) freeze(frozen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +166,7 @@ func (n *node) isFrozen() bool {
 	return n.frozen
 }
 
-// shift shifts the node's clock, now and for its later processes.
+// shift shifts the node's clock, for this and later processes.
 func (n *node) shift(by time.Duration) error {
 	n.mu.Lock()
 	n.shifted = by
@@ -174,7 +174,7 @@ func (n *node) shift(by time.Duration) error {
 	return n.setClocks()
 }
 
-// suspended lets the node's monotonic clock have stood still for some more time, as that of a machine that was
+// suspended holds the node's monotonic clock back for some more time, as if the machine had been
 // suspended.
 func (n *node) suspended(more time.Duration) error {
 	n.mu.Lock()
@@ -215,7 +215,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-// terminate asks the node to drain, and waits until it has ended.
+// terminate makes the node drain, and waits until it has ended.
 func (n *node) terminate(atMost time.Duration) error {
 	n.signal(syscall.SIGTERM)
 	select {

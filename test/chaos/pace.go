@@ -2,25 +2,25 @@ package main
 
 import "time"
 
-// pace is how fast nodes react, and hence how fast faults follow each other.
+// pace is how fast nodes react, and so how fast faults follow each other.
 type pace struct {
 	settings []string // of the nodes
-	// deadAfter and drain are the nodes' settings. recovery is the longest time, while any node lives,
-	// until the runs of a dead node go on: dead-after, handler and window.
+	// deadAfter and drain are the nodes' settings. recovery is the longest time until the runs of a
+	// dead node continue, if another node lives: dead-after, handler and window.
 	deadAfter, drain, recovery time.Duration
 	frozen                     span          // longer than deadAfter
 	rest                       span          // between the death of a node and its next start
 	life                       time.Duration // longest wait for a node's failpoint
-	seldom                     int           // most visits of points that a node passes rarely
-	// settle is how long a run goes on after the last fault: recovery, the end of all definitions, and
-	// the end of the runs in flight.
+	seldom                     int           // largest visit number for points that a node passes rarely
+	// settle is how long a run continues after the last fault: recovery, the end of all
+	// definitions, and the end of the runs in flight.
 	settle time.Duration
 }
 
-// span is a stretch of time that is drawn.
+// span is the range of a random duration.
 type span struct{ least, most time.Duration }
 
-// draw returns a random duration.
+// draw returns a random duration in a span.
 func (c *chaos) draw(s span) time.Duration { return c.between(s.least, s.most) }
 
 // quick is the pace of most runs: poll window 0.2 s, handler 0.5 s, dead after 2 s.
@@ -36,7 +36,7 @@ func quick() pace {
 	}
 }
 
-// production is that of nodes without any settings: poll window 5 s, handler 15 s, dead after 60 s.
+// production is the pace of nodes with default settings: poll window 5 s, handler 15 s, dead after 60 s.
 func production() pace {
 	return pace{
 		deadAfter: time.Minute, drain: 25 * time.Second, recovery: 80 * time.Second,

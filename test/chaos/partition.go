@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// partitionNode cuts a node off from the database: by rules of the kernel, or else by the proxy,
-// silently or not.
+// partitionNode cuts a node off from the database, by rules of the kernel or by the proxy, with or
+// without errors.
 func (c *chaos) partitionNode(ctx context.Context, n *node) error {
 	from, long := time.Now(), c.between(time.Second, 4500*time.Millisecond)
 	if c.separate {
@@ -34,7 +34,7 @@ func (c *chaos) partitionNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// cutFor lets the kernel cut a node off from an address for a while.
+// cutFor makes the kernel cut a node off from an address for a while.
 func (c *chaos) cutFor(ctx context.Context, n *node, how cut, address string, long time.Duration) error {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *chaos) cutFor(ctx context.Context, n *node, how cut, address string, lo
 	return unfilter(after, n.name)
 }
 
-// flapNode cuts a node off again and again.
+// flapNode cuts a node off repeatedly.
 func (c *chaos) flapNode(ctx context.Context, n *node) error {
 	from, kind := time.Now(), "partition, flapping"
 	for range 6 {
@@ -75,8 +75,8 @@ func (c *chaos) flapNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// cutTargets cuts one node after the other from one of the receivers, while other faults go on.
-// Only jobs of that receiver may suffer from it.
+// cutTargets cuts one node after the other off from one of the receivers, during other faults. Only
+// jobs of that receiver may suffer from it.
 func (c *chaos) cutTargets(ctx context.Context) {
 	far, err := url.Parse(c.receiver.far)
 	for err == nil && ctx.Err() == nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// poison is a way to make a row bad: a statement on it fails, or what it has cannot be read.
+// poison is a way to make a row bad: a statement on it fails, or its content is invalid.
 type poison struct {
 	kind string
-	on   string // before what the database refuses the row, and the row's column with the id of the job or, for triggers, their own
+	on   string // the statement that the database refuses, and the row's column with the id of the job or of the trigger
 	key  string
 	when string
-	// column and bad are instead what is written into the row of the job. What was there comes back: a job that cannot be read can be
-	// deleted, but not put.
+	// column and bad are instead a column and an invalid value for the row of the job. The old
+	// value is restored: an unreadable job can be deleted, but not put.
 	column, bad string
 	// certain means that nodes meet the row within a few seconds without another fault.
 	certain bool
 }
 
-// poisons are the bad rows, each of a job of its own. All work in batches over the rows of many jobs meets one of them.
+// poisons are the bad rows, each of a different job. Every kind of work in batches over rows of many jobs meets one.
 var poisons = []poison{
 	{kind: "fire", on: "UPDATE ON trigger_clock", key: "id", when: "NEW.state = 'waiting'", certain: true},
 	{kind: "record", on: "INSERT ON runs", key: "job_id", certain: true},
@@ -39,7 +39,7 @@ var poisons = []poison{
 	{kind: "retries", column: "retry", bad: "["},
 }
 
-// refuse is what lets the database refuse the rows of jobs, without a lock that waits for a long snapshot.
+// refuse makes the database refuse the rows of jobs, without a lock that waits for a long snapshot.
 const refuse = `CREATE TABLE watch.poison (kind TEXT, id BIGINT, was TEXT);
 CREATE FUNCTION watch.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	IF EXISTS (SELECT 1 FROM watch.poison AS p WHERE p.kind = TG_ARGV[0] AND p.id = CAST(to_jsonb(NEW) ->> TG_ARGV[1] AS BIGINT)) THEN
@@ -49,7 +49,7 @@ CREATE FUNCTION watch.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 `
 
-// ofJob selects the ids of a job of the poisoned app, or those of its triggers.
+// ofJob selects the id of a poisoned job, or the ids of its triggers.
 func (p poison) ofJob() string {
 	job := fmt.Sprintf(`SELECT j.id FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE a.name = '%s' AND j.name = '%s'`,
 		history.Poisoned, p.kind)
@@ -59,7 +59,7 @@ func (p poison) ofJob() string {
 	return job
 }
 
-// spoils is the statement that makes the row bad.
+// spoils returns the statement that makes the row bad.
 func (p poison) spoils() string {
 	if p.column == "" {
 		return fmt.Sprintf(`INSERT INTO watch.poison SELECT '%s', x.id FROM (%s) AS x`, p.kind, p.ofJob())
@@ -69,7 +69,7 @@ func (p poison) spoils() string {
 		UPDATE jobs SET %[2]s = '%[3]s' WHERE id IN (%[4]s)`, p.kind, p.column, p.bad, p.ofJob())
 }
 
-// mends is the statement that makes it good again.
+// mends returns the statement that repairs it.
 func (p poison) mends() string {
 	remove := `DELETE FROM watch.poison WHERE kind = '` + p.kind + `'`
 	if p.column == "" {
@@ -86,7 +86,7 @@ func (p poison) job() job {
 	return j
 }
 
-// declarePoisoned declares the jobs of which rows are to be bad, and lets the database refuse rows on demand.
+// declarePoisoned declares the jobs with rows to poison, and lets the database refuse rows on demand.
 func (c *chaos) declarePoisoned(ctx context.Context) error {
 	text := refuse
 	for _, p := range poisons {
@@ -109,7 +109,7 @@ func (c *chaos) declarePoisoned(ctx context.Context) error {
 	return all(ctx, poisons, func(ctx context.Context, p poison) error { return c.declared.put(ctx, p.job(), true) })
 }
 
-// poisonRows makes rows bad, one kind after the other.
+// poisonRows poisons rows, one kind after the other.
 func (c *chaos) poisonRows(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		pause(ctx, c.between(200*time.Millisecond, time.Second))
@@ -119,7 +119,7 @@ func (c *chaos) poisonRows(ctx context.Context) {
 	}
 }
 
-// poison makes a row bad for a while, looks whether that is shown, and mends it.
+// poison poisons a row for a while, checks whether that is shown, and repairs it.
 func (c *chaos) poison(ctx context.Context, p poison) error {
 	f := history.Poisoning{Kind: p.kind, Certain: p.certain, From: time.Now()}
 	if err := c.insist(ctx, p.spoils()); err != nil {
@@ -143,7 +143,7 @@ func (c *chaos) poison(ctx context.Context, p poison) error {
 	return c.poisonings.Append(f)
 }
 
-// mend makes a row good again, and puts its job, as an operator does who has read the reason.
+// mend repairs a row and puts its job, like an operator who has read the reason.
 func (c *chaos) mend(ctx context.Context, p poison) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := c.insist(ctx, p.mends()); err != nil {
@@ -152,7 +152,7 @@ func (c *chaos) mend(ctx context.Context, p poison) error {
 	return c.declared.put(ctx, p.job(), true)
 }
 
-// insist runs a statement until the database has taken it.
+// insist repeats a statement until the database accepts it.
 func (c *chaos) insist(ctx context.Context, statement string) (err error) {
 	for patience := time.Now().Add(30 * time.Second); time.Now().Before(patience); pause(ctx, 100*time.Millisecond) {
 		if err = c.database.Execute(ctx, databaseName, statement); err == nil {
@@ -162,8 +162,8 @@ func (c *chaos) insist(ctx context.Context, statement string) (err error) {
 	return fmt.Errorf("%s: %w", statement, err)
 }
 
-// shown returns the reason that people are shown for what became of a job, and the work that goes on without its row if that is set
-// aside. It returns nothing if there is none, or no node responds.
+// shown returns the displayed reason for the problem of a job, and the work that continues without
+// its row if that is set aside. It returns "" without a problem or without a response.
 func (c *chaos) shown(ctx context.Context, p poison) (work, reason string) {
 	n := c.nodes[c.intN(len(c.nodes))]
 	response, err := c.declared.ask(ctx, n, http.MethodGet, "/v1/attention?app="+history.Poisoned, "", nil)
@@ -186,7 +186,7 @@ func (c *chaos) shown(ctx context.Context, p poison) (work, reason string) {
 		}
 	}
 	explained := attention.Quarantined.Items
-	if p.column != "" { // the runs of others fail because of their receiver
+	if p.column != "" { // other runs fail because of their receiver
 		explained = append(explained, attention.Failed.Items...)
 	}
 	for _, one := range explained {
@@ -197,7 +197,7 @@ func (c *chaos) shown(ctx context.Context, p poison) (work, reason string) {
 	return "", ""
 }
 
-// counted reports whether a node has counted rows of the app that a work goes on without.
+// counted reports whether a node has counted rows of the app that a work skips.
 func (c *chaos) counted(ctx context.Context, work string) bool {
 	return slices.ContainsFunc(c.nodes, func(n *node) bool {
 		response, err := c.declared.ask(ctx, n, http.MethodGet, "/metrics", "", nil)
@@ -206,7 +206,7 @@ func (c *chaos) counted(ctx context.Context, work string) bool {
 	})
 }
 
-// mendAll mends what may still be bad, when all faults are over.
+// mendAll repairs the remaining bad rows after all faults.
 func (c *chaos) mendAll(ctx context.Context) error {
 	if c.poisonings == nil {
 		return nil
@@ -217,7 +217,7 @@ func (c *chaos) mendAll(ctx context.Context) error {
 	return c.poisonings.Append(history.Poisoning{Kind: history.AllMended, Mended: time.Now()})
 }
 
-// removePoisoned deletes the jobs of which rows were bad, with all that they have left.
+// removePoisoned deletes the poisoned jobs with all their data.
 func (c *chaos) removePoisoned(ctx context.Context) error {
 	if c.poisonings == nil {
 		return nil

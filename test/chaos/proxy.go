@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// proxy stands between one node and the database, and breaks their connections as networks do.
+// proxy sits between one node and the database, and breaks their connections like a network.
 type proxy struct {
 	to       string
 	listener net.Listener
 
 	mode  atomic.Int32
-	delay atomic.Int64 // nanoseconds, of each piece that is forwarded
-	// responses and requests are how many of the writes to come are cut: after the database has
-	// committed them and before its response is forwarded, or before they reach the database.
+	delay atomic.Int64 // nanoseconds per forwarded piece
+	// responses and requests are how many of the next writes to cut: after the commit and before
+	// the response is forwarded, or before they reach the database.
 	responses, requests atomic.Int32
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 }
 
-// What a proxy does.
+// The modes of a proxy.
 const (
 	passing int32 = iota
-	holding       // nothing passes, silently
+	holding       // nothing passes, without an error
 	closing       // nothing passes, and connections are reset at once
 )
 
@@ -71,13 +71,13 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}
 	defer p.forget(server)
 	p.remember(server)
-	// A write whose response is to be withheld is under way, or a transaction.
+	// withheld: the response to the current write is withheld. inside: a transaction is open.
 	var withheld, inside atomic.Bool
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		p.pipe(server, client, func(piece []byte) bool {
-			// The database writes one of these last, the first once it has committed.
+			// The database ends a response with one of these, with the first after a commit.
 			committed := bytes.HasSuffix(piece, []byte("Z\x00\x00\x00\x05I"))
 			switch {
 			case !withheld.Load():
@@ -104,14 +104,14 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	<-answered
 }
 
-// signs are parts of the statements whose loss matters: claims, records, adoptions, and the next fires of fixed delays.
+// signs are parts of the statements whose loss matters: claims, records, adoptions, and next fires of fixed delays.
 var signs = [][]byte{
 	[]byte("UPDATE trigger_clock AS t SET prev_fire_time"), []byte("INSERT INTO runs (scheduled_at"),
 	[]byte("UPDATE live_runs AS r SET"), []byte("UPDATE trigger_clock AS t SET next_fire_time"),
 }
 
-// writes recognizes these statements and, inside a transaction, its end: nothing before it is committed, so the
-// loss of a response there tells nothing.
+// writes recognizes these statements and, inside a transaction, its end: earlier statements are not
+// committed, so losing their responses tests nothing.
 func writes(piece []byte, inside bool) bool {
 	if inside {
 		return bytes.Contains(piece, []byte("commit"))
@@ -128,7 +128,7 @@ func take(n *atomic.Int32) bool {
 	return false
 }
 
-// pipe forwards the pieces that may pass, until either end closes.
+// pipe forwards the pieces that may permits, until either end closes.
 func (p *proxy) pipe(from, to net.Conn, may func([]byte) bool) {
 	defer to.Close()
 	buffer := make([]byte, 64<<10)
@@ -161,7 +161,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// reset closes connections as a crashed peer would.
+// reset closes connections like a crashed peer.
 func (p *proxy) reset(conns ...net.Conn) {
 	for _, conn := range conns {
 		if tcp, ok := conn.(*net.TCPConn); ok {
@@ -184,7 +184,7 @@ func (p *proxy) forget(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// partition lets nothing through until heal.
+// partition blocks all traffic until heal.
 func (p *proxy) partition(silently bool) {
 	if silently {
 		p.mode.Store(holding)
@@ -194,7 +194,7 @@ func (p *proxy) partition(silently bool) {
 	p.cut()
 }
 
-// heal lets everything through again, by new connections: those from before are gone.
+// heal accepts new connections; earlier ones are lost.
 func (p *proxy) heal() {
 	p.delay.Store(0)
 	p.responses.Store(0)

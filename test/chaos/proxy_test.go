@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Without this test, a change of a statement would quietly end the faults that hit it.
+// Without this test, a changed statement would silently end the faults that hit it.
 func TestProxyRecognizesTheWritesOfTheStore(t *testing.T) {
 	t.Parallel()
 	for statement, want := range map[string]bool{
@@ -19,7 +19,7 @@ func TestProxyRecognizesTheWritesOfTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The statement is laid out for people there.
+		// In the source, the statement is formatted for people.
 		text = bytes.Join(bytes.Fields(text), []byte(" "))
 		if got := writes(text, false); got != want {
 			t.Errorf("the statement %s is taken for a write: %v, want %v", statement, got, want)
@@ -33,7 +33,7 @@ func TestProxyRecognizesTheWritesOfTheStore(t *testing.T) {
 	}
 }
 
-// The store sends its statements as they stand in its source.
+// The store sends its statements exactly as in its source.
 func TestSignsOfWritesAreInTheSource(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../dispatcher/store/*/*.go")

@@ -15,14 +15,14 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// receiver is the target of all jobs, at two addresses. A request is on the disk before it is answered, and so
-// is the response before it leaves.
+// receiver is the target of all jobs, at two addresses. A request is on disk before the response is
+// prepared, and the response before it is sent.
 type receiver struct {
 	url, far string
 	server   *http.Server
 	log      *history.Log
 	requests atomic.Int64
-	hurried  chan struct{} // closed when every response is to be immediate
+	hurried  chan struct{} // closed to make every response immediate
 	caller   *caller
 }
 
@@ -55,11 +55,11 @@ func (r *receiver) close() {
 	r.caller.calls.Wait()
 }
 
-// hurry lets the receiver respond at once from now on, also to requests in flight, so that a run does not
-// wait for them when its faults are over.
+// hurry makes the receiver respond at once from now on, also to requests in flight, so that a run
+// does not wait for them after its faults.
 func (r *receiver) hurry() { close(r.hurried) }
 
-// wait waits, and reports whether the caller is still there.
+// wait waits, and reports whether the caller is still connected.
 func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -70,12 +70,12 @@ func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 	return true
 }
 
-// ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
-// more than its job fires, /flaky now and then with an error or not at all, /unavailable every other time
-// with an error, /hang every other time never, /moody and /dead with errors that depend on the fire, and /accept by a callback.
+// ServeHTTP responds by path: /ok at once, /slow after up to a second, /long often later than the next fire,
+// /flaky sometimes with an error or not at all, /unavailable every other time with an error, /hang every
+// other time never, /moody and /dead with errors that depend on the fire, and /accept by a callback.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
-	body, _ := io.ReadAll(q.Body) // a missing part shows in the payload's number
+	body, _ := io.ReadAll(q.Body) // the payload's number shows a truncated body
 	var payload struct{ Put int }
 	_ = json.Unmarshal(body, &payload)
 	h := q.Header
@@ -107,7 +107,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if !r.isHurried() && hit.ScheduledAt.Unix()/2%4 < 2 {
 			status = http.StatusServiceUnavailable
 		}
-	case "/dead": // a third of the fires succeeds at once, another when it is replayed, and the last when it is replayed twice
+	case "/dead": // a third succeeds at once, a third at the first replay, and a third at the second
 		if !r.isHurried() && int64(hit.Attempt) <= hit.ScheduledAt.Unix()/2%3 {
 			status = http.StatusServiceUnavailable
 		}

@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// goesOn is how long jobs may take after a rollback until each has sent a request again: until its slots are free, for a request that
-// hangs since before, and for the fires that it is in the way of.
+// goesOn is how long jobs may take after a rollback until each has sent another request: until its
+// slots are free, older hanging requests have ended, and blocked fires have run.
 func (p pace) goesOn() time.Duration { return p.recovery + 11300*time.Millisecond }
 
-// rollbackTakes is about how long one rollback takes, from its dump to the end of goesOn.
+// rollbackTakes is roughly the duration of one rollback, from its dump to the end of goesOn.
 func (p pace) rollbackTakes() time.Duration { return 10*time.Second + p.deadAfter + p.goesOn() }
 
-// runRollbacks lets the database lose commits again and again, while jobs of every concurrency policy fire.
+// runRollbacks makes the database lose commits repeatedly, while jobs of every concurrency policy fire.
 func (c *chaos) runRollbacks(ctx context.Context) (err error) {
 	begun := time.Now()
 	if err := c.prepare(ctx); err != nil {
@@ -49,7 +49,7 @@ func (c *chaos) runRollbacks(ctx context.Context) (err error) {
 	defer watching.Wait()
 	defer end()
 	watching.Go(func() { c.watchMachine(faulty) })
-	// Both choices in turn, first by nodes that notice it themselves, and then each the other way.
+	// Both choices in turn, first with nodes that detect the rollback themselves, and then each with the other method.
 	for i := 0; i == 0 || time.Now().Add(c.rollbackTakes()).Before(deadline); i++ {
 		done := history.Rollback{Lost: fmt.Sprintf("lost_%d", i+1), Choice: []string{history.Skip, history.Replay}[i%2],
 			Restarted: (i+i/2)%2 == 1}
@@ -64,10 +64,10 @@ func (c *chaos) runRollbacks(ctx context.Context) (err error) {
 	return errors.Join(append(c.troubles, c.heal(ctx))...)
 }
 
-// dumped is the name of the copy of the database that is to take its place.
+// dumped is the name of the copy that replaces the database.
 const dumped = "dumped"
 
-// rollBack copies the database, lets it go on, puts the copy in its place, and carries out a choice.
+// rollBack copies the database, lets the nodes continue, replaces it by the copy, and carries out a choice.
 func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 	var err error
 	if r.Dumped, err = c.database.copyTo(ctx, dumped); err != nil {
@@ -96,7 +96,7 @@ func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 			r.Cut.UnixMilli())); err != nil {
 		return err
 	}
-	pause(ctx, c.deadAfter/2) // a node learns it with its next heartbeat
+	pause(ctx, c.deadAfter/2) // a node notices it at its next heartbeat
 	r.Quiet = time.Now()
 	pause(ctx, c.between(500*time.Millisecond, 1500*time.Millisecond))
 	if err := c.choose(ctx, r); err != nil {
@@ -113,7 +113,7 @@ func (c *chaos) rollBack(ctx context.Context, r *history.Rollback) error {
 	return ctx.Err()
 }
 
-// restart is what the manual says after a restore: declare it, and start the nodes.
+// restart follows the manual for a restore: it declares the rollback, and starts the nodes.
 func (c *chaos) restart(ctx context.Context) error {
 	command := exec.CommandContext(ctx, c.program, "rollback", "declare", "--reason", "chaos restored a dump")
 	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(databaseName))
@@ -128,7 +128,7 @@ func (c *chaos) restart(ctx context.Context) error {
 	return nil
 }
 
-// choose lets a node carry out the choice.
+// choose makes a node carry out the choice.
 func (c *chaos) choose(ctx context.Context, r *history.Rollback) error {
 	var last error
 	for patience := time.Now().Add(c.settle); time.Now().Before(patience); pause(ctx, 50*time.Millisecond) {
@@ -142,7 +142,7 @@ func (c *chaos) choose(ctx context.Context, r *history.Rollback) error {
 	return fmt.Errorf("choose: %w", last)
 }
 
-// within waits until a condition of the database does not hold any more, as long as a run may take to settle.
+// within waits until a condition of the database is false, at most as long as a run may take to settle.
 func (c *chaos) within(ctx context.Context, problem, condition string) error {
 	for patience := time.Now().Add(c.settle); time.Now().Before(patience); pause(ctx, 50*time.Millisecond) {
 		if n, err := c.database.count(ctx, databaseName, "SELECT CASE WHEN ("+condition+") THEN 1 ELSE 0 END"); err == nil && n == 0 {

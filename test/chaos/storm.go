@@ -9,12 +9,12 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// A storm adds this many nodes at once to those that there are.
+// A storm adds this many nodes at once.
 const minStorm, maxStorm = 4, 7
 
-// storm starts several more nodes at once, under the names of the three, and ends them one by one, by
-// SIGTERM or SIGKILL, some during their start. Meanwhile the three live and die as usual, so the number of
-// nodes may go from one to ten and back within seconds.
+// storm starts several more nodes at once, with the names of the three, and ends them one by one,
+// by SIGTERM or SIGKILL, some during their start. Meanwhile the three live and die as usual, so the
+// number of nodes may go from one to ten and back within seconds.
 func (c *chaos) storm(ctx context.Context, _ *node) error {
 	var storming sync.WaitGroup
 	defer storming.Wait()
@@ -46,7 +46,7 @@ func (c *chaos) comeAndGo(ctx context.Context, n *node) error {
 	return nil
 }
 
-// killNow kills a node. A node that has ended by itself is a problem.
+// killNow kills a node. A node that has already ended by itself is a problem.
 func (c *chaos) killNow(n *node, kind string) {
 	f := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	n.signal(syscall.SIGKILL)
@@ -58,9 +58,9 @@ func (c *chaos) killNow(n *node, kind string) {
 	c.noteFault(f)
 }
 
-// deploy replaces the nodes one by one, as a deployment does: a new one starts next to the old one, under
-// its name, and once it is ready the old one drains. Then the deployment is rolled back: the next kill of
-// an old node starts it again, and the new ones drain.
+// deploy replaces the nodes one by one, like a deployment: a new node starts next to the old one,
+// with its name, and once it is ready the old one drains. Then the deployment is rolled back: the
+// next kill of an old node starts it again, and the new ones drain.
 func (c *chaos) deploy(ctx context.Context, _ *node) error {
 	var fresh []*node
 	for _, old := range c.nodes {

@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// watch lets the database itself record each change of values of which the product's tables show only
-// the latest: the next fires of triggers, the holders of locks, the heartbeats of nodes, and runs that are in two
-// tables at once.
+// watch makes the database record each change of values that the product's tables do not keep: next
+// fires of triggers, holders of locks, heartbeats of nodes, and runs that are in two tables at
+// once.
 const watch = `
 CREATE SCHEMA watch;
 CREATE TABLE watch.advances (trigger_id BIGINT, same BOOLEAN, was BIGINT, next BIGINT);
@@ -58,7 +58,7 @@ func (d *database) watch(ctx context.Context) error {
 	return nil
 }
 
-// verify lets the product compare its ledger with its schedules, and records the output.
+// verify makes the product compare its ledger with its schedules, and records the output.
 func (c *chaos) verify(ctx context.Context) error {
 	log, err := history.Create(c.dir, history.Verifications, false)
 	if err != nil {

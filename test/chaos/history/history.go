@@ -1,6 +1,6 @@
-// Package history holds the records of a chaos run that are kept outside the database: requests as the
-// receiver saw them, faults as they were injected, and definitions as they were declared. It shares
-// nothing with the product but the meaning of its headers.
+// Package history holds the records of a chaos run outside the database: requests as the receiver
+// saw them, injected faults, and declarations. It shares nothing with the product but the meaning
+// of its headers.
 package history
 
 import (
@@ -30,29 +30,29 @@ const (
 // The kinds of fault that the checker knows by name.
 const (
 	MachineStalled = "machine stalled"     // not injected: the machine itself stood still
-	Snapshot       = "long snapshot"       // excuses nothing: the database only grows old by it
+	Snapshot       = "long snapshot"       // excuses nothing: it only makes the database older
 	Poison         = "poisoned row: "      // and its kind; excuses nothing: rows of one job were bad
 	Drain          = "SIGTERM under load"  // and the wait until the node has ended
 	Storm          = "SIGTERM in a storm"  // the same, for one of many nodes started together
-	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another of its name
+	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another one of its name
 )
 
-// DeletedJobs is how many jobs the database begins with that were deleted long ago.
+// DeletedJobs is the number of jobs, deleted long ago, with which the database begins.
 const DeletedJobs = 500
 
 // Noisy is the app that is a bad neighbour: its targets hang or fail.
 const Noisy = "noisy"
 
-// After is the app whose runs are followed: by chains and deliveries, by alerts, by callbacks and by replays. It has backfills, too.
+// After is the app with followers: chains and deliveries, alerts, callbacks and replays. It has backfills, too.
 const After = "after"
 
-// Moved is the app that is exported and imported, from one installation to another and back; Elsewhere is the database of the other.
+// Moved is the app that moves from one installation to another and back; Elsewhere is the database of the other one.
 const (
 	Moved     = "moving"
 	Elsewhere = "elsewhere"
 )
 
-// Move is one way of that app, between databases, with the runs that waited and went with it.
+// Move is one move of that app between databases, with the waiting runs that went with it.
 type Move struct {
 	From     string       `json:"from"`
 	To       string       `json:"to"`
@@ -63,7 +63,7 @@ type Move struct {
 	Removed  time.Time    `json:"removed"`
 }
 
-// WaitingRun is a run in an export, in the words of the export.
+// WaitingRun is a run in an export, in the export's words.
 type WaitingRun struct {
 	Job         string    `json:"job"`
 	Trigger     string    `json:"trigger"`
@@ -71,41 +71,41 @@ type WaitingRun struct {
 	ScheduledAt time.Time `json:"scheduled_at"`
 }
 
-// Poisoned is the app with rows that are bad for a while. Its jobs may stop, and nothing of others may.
+// Poisoned is the app with rows that are bad for a while. Its jobs may stop, but no others.
 const Poisoned = "poisoned"
 
-// Poisoning is a time in which a row of the job that has the name of its kind was bad, and the reason that people were shown.
+// Poisoning is a time in which a row was bad. Its kind is the name of the job, and the reason was shown to people.
 type Poisoning struct {
 	Kind string `json:"kind"`
-	// Certain means that nodes meet the row without another fault. Curtailed means that there was less time for that than usual.
+	// Certain means that nodes meet the row without another fault, and Curtailed that they had less time than usual.
 	Certain   bool   `json:"certain,omitempty"`
 	Curtailed bool   `json:"curtailed,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// Work is what goes on without the row, if that was set aside. Counted means that a metric said so.
+	// Work is the work that continues without the row, if it was set aside. Counted means that a metric shows it.
 	Work    string    `json:"work,omitempty"`
 	Counted bool      `json:"counted,omitempty"`
 	From    time.Time `json:"from,omitzero"`
 	Mended  time.Time `json:"mended"`
 }
 
-// AllMended is the kind of the last poisoning: all rows were good again, and each job has to fire once more.
+// AllMended is the kind of the last poisoning: all rows are good again, and each job must fire once more.
 const AllMended = "all mended"
 
-// The events of a run that others may follow, as jobs and causes name them.
+// The events of a run that others may follow, named as in jobs and causes.
 const (
 	OnSuccess = "on_success"
 	OnFailure = "on_failure"
 	OnMisfire = "on_misfire"
 )
 
-// Hit is one line of the receiver: a request, or the response to it. Both are on disk before the response
-// leaves.
+// Hit is one line of the receiver: a request or its response. Both are on disk before the response
+// is sent.
 type Hit struct {
-	// Request numbers the requests; the response has that of its request.
+	// Request is the number of the request, which its response repeats.
 	Request int64     `json:"request"`
 	At      time.Time `json:"at"`
-	// Status is 0 for a request. For a response it is the HTTP status, or -1 if the connection was cut on
-	// purpose or was gone.
+	// Status is 0 for a request. For a response it is the HTTP status, or -1 if the connection was
+	// cut on purpose or had closed.
 	Status      int       `json:"status"`
 	App         string    `json:"app,omitempty"`
 	Job         string    `json:"job,omitempty"`
@@ -120,7 +120,7 @@ type Hit struct {
 	Put int `json:"put,omitempty"`
 }
 
-// Callback is what the receiver said of an attempt that it had accepted, and the status of the response; 0: no node responded.
+// Callback is the receiver's callback for an accepted attempt, and the response status, or 0 without a response.
 type Callback struct {
 	Run     string    `json:"run"`
 	Attempt int       `json:"attempt"`
@@ -129,37 +129,37 @@ type Callback struct {
 	At      time.Time `json:"at"`
 }
 
-// Backfill is a range of instants of a job of After that was asked for.
+// Backfill is a requested backfill of a job of After.
 type Backfill struct {
 	Job  string    `json:"job"`
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// Fault is a fault that was injected, from one instant to another.
+// Fault is an injected fault, from one instant to another.
 type Fault struct {
 	Kind string `json:"kind"`
-	// Node is the name of the affected node, empty for the database or all.
+	// Node is the name of the affected node, or empty for the database or all nodes.
 	Node string `json:"node,omitempty"`
-	// Process is the number of the affected process, 0 for all of that name.
+	// Process is the number of the affected process, or 0 for all with that name.
 	Process int `json:"process,omitempty"`
 	// Target means that only requests to far receivers are affected.
 	Target bool `json:"target,omitempty"`
-	// Problem is what went wrong with the injection, which only the injector can see.
+	// Problem is a failure of the injection that only the injector can see.
 	Problem string    `json:"problem,omitempty"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 }
 
-// Rollback is a database that was put back to what it was, and what an operator chose then. The database that was replaced is kept
-// under the name Lost, with all that the nodes had committed there.
+// Rollback is a database that was reset to an earlier state, and the operator's choice. The
+// replaced database is kept under the name Lost, with all commits of the nodes.
 type Rollback struct {
 	Lost   string `json:"lost"`
 	Choice string `json:"choice"` // skip or replay
-	// Restarted means that the nodes were stopped meanwhile, as the manual says; else they noticed it by themselves.
+	// Restarted means that the nodes were stopped meanwhile, as in the manual; otherwise they detected the rollback.
 	Restarted bool `json:"restarted"`
-	// The database lost what was committed from Dumped to Cut. From Quiet on no node may send, until one was chosen at Chosen. At
-	// Settled the choice was carried out, and the jobs went on until Until.
+	// The database lost the commits from Dumped to Cut. From Quiet on no node may send, until the
+	// choice was made at Chosen. At Settled it was carried out, and the jobs continued until Until.
 	Dumped  time.Time `json:"dumped"`
 	Cut     time.Time `json:"cut"`
 	Quiet   time.Time `json:"quiet"`
@@ -174,14 +174,14 @@ const (
 	Replay = "replay"
 )
 
-// Drains reports whether a process was told to end and waited for.
+// Drains reports whether the fault is a SIGTERM with the wait for the end of the process.
 func (f Fault) Drains() bool { return f.Kind == Drain || f.Kind == Storm || f.Kind == Deploy }
 
-// ProcessLabel is the label of a node with the number of its process.
+// ProcessLabel is the label of a node with its process number.
 const ProcessLabel = "process"
 
-// Declaration is a definition that was put, with the times when that began and was known to be done. One
-// writer at a time puts a job, again and again until that is known to be done.
+// Declaration is a declared job, with the times when its first PUT began and when it was known to
+// be done. One writer at a time repeats the PUT until then.
 type Declaration struct {
 	Put      int       `json:"put"`
 	App      string    `json:"app"`
@@ -191,26 +191,26 @@ type Declaration struct {
 	Deleted  bool      `json:"deleted,omitempty"`
 	Enabled  bool      `json:"enabled"`
 	Delivery string    `json:"delivery"`
-	// These are as they were put.
+	// The following fields are as declared.
 	MisfireAfter  string `json:"misfire_after,omitempty"`
 	MisfirePolicy string `json:"misfire_policy,omitempty"`
 	Path          string `json:"path"`
-	// Far means that nodes may be cut off from its receiver.
+	// Far means that nodes may lose the connection to its receiver.
 	Far bool `json:"far,omitempty"`
-	// Grouped means that its target is an endpoint group, of which nodes may be cut off from one endpoint.
+	// Grouped means that its target is an endpoint group, and nodes may lose the connection to one endpoint.
 	Grouped bool `json:"grouped,omitempty"`
-	// Concurrency is the policy for a run that finds another run of its job; empty: none.
+	// Concurrency is the policy for a run that finds another run of its job, or empty.
 	Concurrency string `json:"concurrency,omitempty"`
 	QueueLimit  int    `json:"queue_limit,omitempty"`
-	// Retry is the policy for a failed attempt; nil: none, at most once.
+	// Retry is the policy for failed attempts; nil means a single attempt, at most once.
 	Retry *Retry `json:"retry,omitempty"`
-	// Follows are the names of the jobs that follow, by event. A target gets what a job that delivers has declared for failures.
+	// Follows has the names of the following jobs, by event. With Delivers, a target also gets failures.
 	Follows  map[string][]string `json:"follows,omitempty"`
 	Delivers bool                `json:"delivers,omitempty"`
-	// Accepts means that its receiver accepts attempts, and calls back. Replayed means that its failed runs are replayed.
+	// Accepts means that its receiver accepts attempts and calls back, and Replayed that its failed runs are replayed.
 	Accepts  bool `json:"accepts,omitempty"`
 	Replayed bool `json:"replayed,omitempty"`
-	// Triggers are by name.
+	// Triggers are the triggers by name.
 	Triggers map[string]Trigger `json:"triggers"`
 }
 
@@ -221,8 +221,8 @@ type Verification struct {
 	Output string `json:"output"`
 }
 
-// Retry says how many attempts are made, and how long after the one before: as Delays says, or up to
-// Base, doubled each further time, up to Cap.
+// Retry is the number of attempts and the wait before each: from Delays, or up to Base, doubled
+// each further time, up to Cap.
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts"`
 	Base        string   `json:"base,omitempty"`
@@ -230,7 +230,7 @@ type Retry struct {
 	Delays      []string `json:"delays,omitempty"`
 }
 
-// Trigger is a schedule as it was declared.
+// Trigger is a declared schedule.
 type Trigger struct {
 	Expression string    `json:"expression"`
 	Timezone   string    `json:"timezone,omitempty"`
