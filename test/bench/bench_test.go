@@ -220,7 +220,7 @@ func TestHistoryIsRemovedDuringFires(t *testing.T) {
 	}
 }
 
-func TestBenchRemovesAllItCreated(t *testing.T) {
+func TestBenchRemovesItsSchemasAndFiles(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "carillon.db")

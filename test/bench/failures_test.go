@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTransitionToldUnderTwoIDsIsCountedAsDouble(t *testing.T) {
+func TestTransitionUnderTwoEventIDsCountsAsDouble(t *testing.T) {
 	t.Parallel()
 	var c counter
 	for _, one := range []struct{ id, body string }{

@@ -37,7 +37,7 @@ func TestNumbersHaveSeparators(t *testing.T) {
 	}
 }
 
-func TestUseOfAProcessIsRead(t *testing.T) {
+func TestUsageOfAProcessIsRead(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("SKIPPED: there is no /proc") // also with CI=true

@@ -30,7 +30,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// create makes a certificate that the authority signs, or the certificate itself if there is none yet.
+// create makes a certificate signed by the authority, or a self-signed one if the authority has none yet.
 func (a *Authority) create(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +52,7 @@ func (a *Authority) create(template *x509.Certificate) (*x509.Certificate, *ecds
 	return cert, private
 }
 
-// Issue returns a certificate for this machine, for servers and clients, and its key, both as PEM.
+// Issue returns a certificate for this machine, for servers and clients, and its key, both in PEM.
 func (a *Authority) Issue(serial int64, until time.Time) (cert, key []byte) {
 	a.t.Helper()
 	issued, private := a.create(&x509.Certificate{
@@ -68,12 +68,12 @@ func (a *Authority) Issue(serial int64, until time.Time) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// PEM returns the certificate of the authority itself.
+// PEM returns the authority's own certificate.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Pool trusts the authority.
+// Pool returns a pool that trusts the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)

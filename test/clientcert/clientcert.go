@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// New returns a certificate that is valid for an hour, and its key, both as PEM.
+// New returns a certificate that is valid for an hour, and its key, both in PEM.
 func New(t testing.TB) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

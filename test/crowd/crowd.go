@@ -1,6 +1,6 @@
-// Package crowd fills a database as an installation with many jobs leaves it after three months, so that tests and benchmarks
-// see what pages and lists cost then. It declares one of each through a store, and copies it in the database: ids are those
-// that follow from the names, so that copies cannot be told from what people declare.
+// Package crowd fills a database like an installation with many jobs after three months, so that tests and
+// benchmarks measure the cost of pages and lists then. It declares one object of each kind through a store,
+// and copies it in the database: the ids follow from the names, so copies look like declared objects.
 package crowd
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx; the store brings that of SQLite
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx; the store imports that of SQLite
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The apps. Four fifths of the jobs are those of Big. The jobs of Flood that fire often have failed for a day.
+// The apps. Big has four fifths of the jobs. The frequent jobs of Flood have failed for a day.
 const (
 	apps  = 20
 	Big   = "app00"
@@ -31,27 +31,27 @@ const (
 )
 
 const (
-	// Days are how far the history reaches back.
+	// Days is the length of the history.
 	Days = 90
 	day  = 24 * time.Hour
 	// portion is how many jobs one statement copies.
 	portion = 500
-	// ahead is when the first of the copies fires, so that nothing is due while somebody measures.
+	// ahead is the delay of the copies' first fire, so that nothing is due during a measurement.
 	ahead = 2 * time.Hour
 )
 
-// Crowd is a database that was filled.
+// Crowd is a filled database.
 type Crowd struct {
 	Jobs int
 	Now  time.Time
-	// Runs are how many the history has.
+	// Runs is the number of runs in the history.
 	Runs int
 
 	db       *sql.DB
 	postgres bool
 }
 
-// App is that of a job by its number.
+// App returns the app of a job by its number.
 func (c *Crowd) App(n int) string {
 	switch {
 	case n%often == 0:
@@ -62,10 +62,10 @@ func (c *Crowd) App(n int) string {
 	return fmt.Sprintf("app%02d", 1+n/5%(apps-1))
 }
 
-// Job is the name of a job by its number.
+// Job returns the name of a job by its number.
 func (c *Crowd) Job(n int) string { return fmt.Sprintf("job-%06d", n) }
 
-// Of returns the number of a job of an app, another one for each n; the app has one.
+// Of returns the number of a job of an app, a different one for each n; the app must have one.
 func (c *Crowd) Of(app string, n int) int {
 	for at := n * 997 % c.Jobs; ; at = (at + 1) % c.Jobs {
 		if c.App(at) == app && at%often != 0 {
@@ -74,7 +74,7 @@ func (c *Crowd) Of(app string, n int) int {
 	}
 }
 
-// Fill fills an empty database that was migrated with so many jobs and some 40 times as many runs.
+// Fill fills an empty, migrated database with so many jobs and some 40 times as many runs.
 func Fill(ctx context.Context, database string, jobs int, now time.Time) (_ *Crowd, err error) {
 	c := &Crowd{Jobs: jobs, Now: now.UTC().Truncate(time.Second)}
 	if err := c.connect(database); err != nil {
@@ -98,7 +98,7 @@ func Fill(ctx context.Context, database string, jobs int, now time.Time) (_ *Cro
 	return c, c.db.QueryRowContext(ctx, `SELECT count(*) FROM runs`).Scan(&c.Runs)
 }
 
-// connect opens the one connection by which a database is filled. A crash in the middle of that leaves nothing to keep.
+// connect opens the only connection that fills a database. After a crash, the database is useless.
 func (c *Crowd) connect(database string) (err error) {
 	driver, address := "pgx", database
 	if file, is := strings.CutPrefix(database, "sqlite:"); is {
@@ -111,13 +111,13 @@ func (c *Crowd) connect(database string) (err error) {
 	return err
 }
 
-// model is the job that is copied, and tick its trigger.
+// model is the job to copy, and tick its trigger.
 const (
 	model = "model"
 	tick  = "tick"
 )
 
-// declare declares apps, the model, and a few of what is not copied.
+// declare declares apps, the model, and a few objects that are not copied.
 func (c *Crowd) declare(ctx context.Context, database string) error {
 	s, err := store.Open(ctx, database, store.Options{Options: db.Options{AlongsideNode: true}})
 	if err != nil {
@@ -179,8 +179,8 @@ func (c *Crowd) tx(ctx context.Context, do func(exec func(statement string, args
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after a commit it does nothing
-	if c.postgres {     // a crash leaves nothing to keep
+	defer tx.Rollback() // no effect after a commit
+	if c.postgres {     // a crash makes the database useless anyway
 		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (c *Crowd) tx(ctx context.Context, do func(exec func(statement string, args
 	return tx.Commit()
 }
 
-// analyze lets the database see how much there is.
+// analyze updates the database's statistics.
 func (c *Crowd) analyze(ctx context.Context) error {
 	statement := `PRAGMA optimize=0x10002`
 	if c.postgres {

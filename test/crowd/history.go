@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// partitions makes those of the days of the history, which a node makes as the days come.
+// partitions makes the partitions for the days of the history, which a node makes day by day.
 func (c *Crowd) partitions(ctx context.Context) error {
 	if !c.postgres {
 		return nil
@@ -26,9 +26,9 @@ func (c *Crowd) partitions(ctx context.Context) error {
 	})
 }
 
-// state is that of a run, by a hash of its job and its number among the runs of the job: of a thousand, eight have failed, one
-// timed out, one is lost, and twenty were skipped. The latest run of one job in five hundred has failed, and those of the last day
-// of the flood.
+// state returns the state of a run, by a hash of its job and its number among the job's runs: of a
+// thousand, eight have failed, one timed out, one is lost, and twenty were skipped. One job in five
+// hundred has a failed latest run, and the flood's runs of the last day have failed.
 func state() string {
 	return fmt.Sprintf(`CASE WHEN c.n %% 500 = 3 AND i.i = 0 OR c.n %% %d = 0 AND i.i < 120 THEN 'failed' ELSE
 		CASE (c.n * 7919 + i.i * 104729) %% 1000 WHEN 7 THEN 'timed_out' WHEN 8 THEN 'lost' WHEN 9 THEN 'failed' WHEN 10 THEN 'failed'
@@ -36,8 +36,8 @@ func state() string {
 		ELSE CASE WHEN (c.n * 7919 + i.i * 104729) %% 1000 BETWEEN 20 AND 39 THEN 'skipped' END END END`, often)
 }
 
-// runs gives each job its runs, in the order of their scheduled times, and those that failed an attempt before and a response.
-// SQLite gets its indexes afterwards, which is quicker.
+// runs gives each job its runs, in the order of their scheduled times. Failed runs get an earlier
+// attempt and a response. SQLite gets its indexes afterwards, which is faster.
 func (c *Crowd) runs(ctx context.Context) error {
 	indexes, err := c.dropIndexes(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Crowd) runs(ctx context.Context) error {
 	})
 }
 
-// dropIndexes drops those of the history, and returns the statements that make them again.
+// dropIndexes drops the indexes of the history, and returns the statements that create them again.
 func (c *Crowd) dropIndexes(ctx context.Context) (again []string, err error) {
 	if c.postgres {
 		return nil, nil
@@ -105,7 +105,7 @@ func (c *Crowd) dropIndexes(ctx context.Context) (again []string, err error) {
 	return again, nil
 }
 
-// liveRuns are runs that wait for their next attempt or for a callback, until tomorrow.
+// liveRuns adds runs that wait for their next attempt or for a callback, until tomorrow.
 func (c *Crowd) liveRuns(ctx context.Context) error {
 	now := c.Now.UnixMilli()
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
@@ -118,7 +118,7 @@ func (c *Crowd) liveRuns(ctx context.Context) error {
 	})
 }
 
-// misfires are two a job in ninety days, of one job in a hundred of these in the last day.
+// misfires adds two misfires per job in ninety days; one job in a hundred has them in the last day.
 func (c *Crowd) misfires(ctx context.Context) error {
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
 		return exec(`INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)

@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// How often jobs fire: one of a thousand every 12 minutes, one of ten a day, the others every 90 hours.
+// How often jobs fire: one in a thousand every 12 minutes, one in ten daily, the others every 90 hours.
 const (
 	often = 1000
 	daily = 10
 )
 
-// period is the time between two fires of a job, and count how many runs it has.
+// period returns the time between two fires of a job, and the number of its runs.
 func period(n int) (between time.Duration, count int) {
 	switch {
 	case n%often == 0:
@@ -27,7 +27,7 @@ func period(n int) (between time.Duration, count int) {
 	return 90 * time.Hour, int(Days * day / (90 * time.Hour))
 }
 
-// jobs copies the model, and notes in a table of its own how often each copy fires.
+// jobs copies the model, and records in a separate table how often each copy fires.
 func (c *Crowd) jobs(ctx context.Context) error {
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
 		if err := exec(`CREATE TABLE crowd (n BIGINT PRIMARY KEY, job_id BIGINT, trigger_id BIGINT, app_id BIGINT, latest BIGINT,
@@ -50,7 +50,7 @@ func (c *Crowd) jobs(ctx context.Context) error {
 	})
 }
 
-// What of the model its copies have, too.
+// The rows of the model that its copies also get.
 const (
 	jobColumns = `description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy, max_concurrency, queue_limit,
 		target, target_kind, payload, trigger_names, revision, created_at, updated_at`
@@ -61,7 +61,7 @@ const (
 		gap, overlap, drift_hour, calendar, on_excluded, jitter, misfire_after, enabled, paused, labels, zones`
 )
 
-// copies are statements that copy the model to jobs from the first number to before the last.
+// copies returns statements that copy the model to the jobs with numbers in [first, last).
 func (c *Crowd) copies(first, last int) []string {
 	var rows []string
 	for n := first; n < last; n++ {
@@ -100,7 +100,7 @@ func (c *Crowd) copies(first, last int) []string {
 	}
 }
 
-// changes are statements that set some of the copies apart: paused ones, and others in error.
+// changes returns statements that change some of the copies: they pause some, and set errors for others.
 func (c *Crowd) changes() []string {
 	now := c.Now.UnixMilli()
 	of := func(key, rest string) string {

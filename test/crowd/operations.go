@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// operations are what people and nodes leave besides runs: an audit log, tokens and sessions, alerts that fire, backfills, bulk
-// actions, objectives, and a hundred nodes of which most are dead.
+// operations adds objects of people and nodes: an audit log, tokens and sessions, alerts that fire,
+// backfills, bulk actions, objectives, and a hundred nodes, most of them dead.
 func (c *Crowd) operations(ctx context.Context) error {
 	now, heartbeat := c.Now.UnixMilli(), c.Now.Add(-time.Hour).UnixMilli()
-	if !c.postgres { // a file that knows heartbeats comes with the lock file of the node that sent them
+	if !c.postgres { // a file with heartbeats also needs the lock file of their node
 		heartbeat = 0
 	}
 	replace := strings.NewReplacer("{now}", fmt.Sprint(now), "{heartbeat}", fmt.Sprint(heartbeat), "{day}", "CAST(86400000 AS BIGINT)",
@@ -27,7 +27,7 @@ func (c *Crowd) operations(ctx context.Context) error {
 	})
 }
 
-// byJob are statements about some of the jobs.
+// byJob returns statements about some of the jobs.
 func (c *Crowd) byJob() []string {
 	return []string{
 		`INSERT INTO audit_log (at, id, actor, token_id, action, app, subject, revision, after)
@@ -64,7 +64,7 @@ func (c *Crowd) byJob() []string {
 	}
 }
 
-// byNumber are statements about what belongs to no job.
+// byNumber returns statements about objects without a job.
 func (c *Crowd) byNumber() []string {
 	numbers := func(most int) string {
 		return fmt.Sprintf(`(WITH RECURSIVE i (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM i WHERE i < %d) SELECT i FROM i) AS i`, most)

@@ -12,7 +12,7 @@ import (
 // Page is a page of the console, below its path.
 type Page struct{ Name, At string }
 
-// Pages are those that a person opens on an app, another job of it for each n. Operator adds those of all apps.
+// Pages returns the pages that a person opens on an app, with another job for each n. operator adds those of all apps.
 func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	job := c.Of(app, n)
 	name := c.Job(job)
@@ -59,7 +59,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 		Page{"audit log", "audit"}, Page{"audit log of an actor", "audit?actor=ada"}, Page{"tokens", "tokens"}, Page{"rollback", "rollback"})
 }
 
-// latest is when the latest run of a job was scheduled.
+// latest returns the scheduled time of a job's latest run.
 func (c *Crowd) latest(n int) time.Time {
 	between, _ := period(n)
 	return c.Now.Add(-time.Duration(n) * 7919 * time.Second % between).Truncate(time.Second)

@@ -1,5 +1,5 @@
-// Package ec2 serves what an instance of an autoscaling group talks to: its metadata service, with IMDSv2 only, and
-// the Query API of Auto Scaling. Both speak the real protocols and can fail as the real ones do.
+// Package ec2 serves an instance of an autoscaling group: its metadata service, with IMDSv2 only,
+// and the Query API of Auto Scaling. Both speak the real protocols and fail like the real ones.
 package ec2
 
 import (
@@ -21,12 +21,12 @@ type Instance struct {
 	data   map[string]string // by path below latest/meta-data
 	tokens map[string]time.Time
 	drawn  int
-	failed int           // how many further requests fail
+	failed int           // number of further requests that fail
 	asked  []string      // paths, in order
-	looked chan struct{} // of room for one: a path was asked for
+	looked chan struct{} // buffered for one: a path was requested
 }
 
-// ID, Group and Hook are those of the one instance.
+// ID, Group and Hook are the names of the only instance.
 const (
 	ID    = "i-0123456789abcdef0"
 	Group = "carillon"
@@ -42,7 +42,7 @@ func NewInstance() *Instance {
 	return i
 }
 
-// Set changes the text under a path; empty: there is none.
+// Set changes the text under a path; an empty text removes it.
 func (i *Instance) Set(path, text string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -51,28 +51,28 @@ func (i *Instance) Set(path, text string) {
 	}
 }
 
-// Revoke makes all tokens invalid, as a restart of the service does.
+// Revoke invalidates all tokens, like a restart of the service.
 func (i *Instance) Revoke() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	clear(i.tokens)
 }
 
-// Fail lets the next requests fail with status 500.
+// Fail makes the next requests fail with status 500.
 func (i *Instance) Fail(requests int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.failed = requests
 }
 
-// Failing returns how many further requests fail.
+// Failing returns the number of further requests that fail.
 func (i *Instance) Failing() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.failed
 }
 
-// Tokens returns how many tokens were drawn.
+// Tokens returns the number of issued tokens.
 func (i *Instance) Tokens() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -91,7 +91,7 @@ func (i *Instance) Asked(path string) (n int) {
 	return n
 }
 
-// Looked signals that something was read.
+// Looked signals reads.
 func (i *Instance) Looked() <-chan struct{} { return i.looked }
 
 func (i *Instance) serve(w http.ResponseWriter, q *http.Request) {
@@ -116,7 +116,7 @@ func (i *Instance) serve(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	if expires, ok := i.tokens[q.Header.Get("X-Aws-Ec2-Metadata-Token")]; !ok || time.Now().After(expires) {
-		http.Error(w, "401 - Unauthorized", http.StatusUnauthorized) // IMDSv1 has no token at all
+		http.Error(w, "401 - Unauthorized", http.StatusUnauthorized) // IMDSv1 sends no token
 		return
 	}
 	path := strings.TrimPrefix(q.URL.Path, "/latest/meta-data/")
@@ -157,7 +157,7 @@ func (a *AutoScaling) noAction() Error {
 // Throttled is the error of too many requests.
 func Throttled() Error { return Error{http.StatusBadRequest, "Throttling", "Rate exceeded"} }
 
-// Denied is the error of a role that lacks a right.
+// Denied is the error of a role without the right.
 func Denied() Error {
 	return Error{http.StatusForbidden, "AccessDenied", "User is not authorized to perform: autoscaling:CompleteLifecycleAction"}
 }
@@ -167,14 +167,14 @@ func Unavailable() Error {
 	return Error{http.StatusServiceUnavailable, "ServiceUnavailable", "Service is unable to handle request."}
 }
 
-// NewAutoScaling serves the API. A lifecycle action of the instance waits if waiting says so.
+// NewAutoScaling serves the API. If waiting is true, a lifecycle action of the instance waits.
 func NewAutoScaling(waiting bool, errors ...Error) *AutoScaling {
 	a := &AutoScaling{waiting: waiting, errors: errors, called: make(chan struct{}, 1)}
 	a.Server = httptest.NewServer(http.HandlerFunc(a.serve))
 	return a
 }
 
-// Calls returns the actions that were called, in order, each with "error" if it failed.
+// Calls returns the called actions, in order, each with "error" if it failed.
 func (a *AutoScaling) Calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -240,7 +240,7 @@ func (a *AutoScaling) act(q *http.Request) (action string, problem *Error) {
 	return action, nil
 }
 
-// Environment is that of a program on the instance: it finds both services, and has credentials.
+// Environment returns the variables of a program on the instance: the addresses of both services, and credentials.
 func Environment(i *Instance, a *AutoScaling) []string {
 	return []string{
 		"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + i.URL, "AWS_ENDPOINT_URL_AUTO_SCALING=" + a.URL,

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Address returns an address of this machine on which nothing listens. The system itself never hands out its
-// port, so no other program gets it before it is used, or while its process is dead.
+// Address returns an unused address of this machine. The system itself never assigns its port, so
+// no other program gets it before its use, or while its process is dead.
 func Address(ctx context.Context) (string, error) {
 	for {
 		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)) //nolint:gosec // not a secret

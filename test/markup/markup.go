@@ -1,5 +1,5 @@
-// Package markup judges pages of HTML as a validator does, without a network: a page needs no repair by a parser, and what
-// refers to something refers to what there is.
+// Package markup checks HTML pages like a validator, without a network: a parser does not have to
+// repair a page, and each reference has a target.
 package markup
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Faults returns what is wrong with a page.
+// Faults returns the faults of a page.
 func Faults(page string) []string {
 	faults, parents := nesting(page)
 	doc, err := html.Parse(strings.NewReader(page))
@@ -33,7 +33,7 @@ func Faults(page string) []string {
 	return p.faults
 }
 
-// judged is a page of which the faults are found.
+// judged is a page during the check.
 type judged struct {
 	ids, labelled map[string]bool
 	faults        []string
@@ -43,7 +43,7 @@ func (p *judged) fault(format string, values ...any) {
 	p.faults = append(p.faults, fmt.Sprintf(format, values...))
 }
 
-// nesting reads the tags of a page one by one. It returns what is wrong with them, and of each element its parent and its name.
+// nesting reads the tags of a page one by one. It returns their faults, and the parent and name of each element.
 func nesting(page string) (faults, parents []string) {
 	var open []string
 	tokens := html.NewTokenizer(strings.NewReader(page))
@@ -53,7 +53,7 @@ func nesting(page string) (faults, parents []string) {
 		token := tokens.Token()
 		switch kind {
 		case html.ErrorToken:
-			if err := tokens.Err(); err != io.EOF { //nolint:errorlint // the tokenizer returns it as it is
+			if err := tokens.Err(); err != io.EOF { //nolint:errorlint // the tokenizer does not wrap it
 				faults = append(faults, err.Error())
 			}
 			for _, name := range open {
@@ -81,10 +81,10 @@ func nesting(page string) (faults, parents []string) {
 	}
 }
 
-// void are the elements that hold nothing and have no end tag.
+// void are the elements without content and end tag.
 var void = []string{"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
-// attributes returns what is wrong with those of a tag, which the tokenizer gives only once each.
+// attributes returns the faults of a tag's attributes; the tokenizer can read them only once.
 func attributes(name, tag string) (faults []string) {
 	seen := map[string]bool{}
 	for _, found := range attributePattern.FindAllStringSubmatch(strings.TrimRight(tag, "/>"), -1) {
@@ -102,10 +102,10 @@ func attributes(name, tag string) (faults []string) {
 
 var (
 	attributePattern = regexp.MustCompile(`\s([^\s=>]+)(?:="[^"]*"|='[^']*')?`)
-	attributeName    = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`) // those of SVG have capitals
+	attributeName    = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`) // SVG has names with capitals
 )
 
-// parentsOf returns of each element its parent and its name, in the order of the document.
+// parentsOf returns the parent and name of each element, in the order of the document.
 func parentsOf(doc *html.Node) (all []string) {
 	for node := range doc.Descendants() {
 		if node.Type == html.ElementNode {
@@ -119,7 +119,7 @@ func parentsOf(doc *html.Node) (all []string) {
 	return all
 }
 
-// firstDifference says where the elements as written and as parsed begin to differ.
+// firstDifference describes the first difference between the written and the parsed elements.
 func firstDifference(written, parsed []string) string {
 	for i := range min(len(written), len(parsed)) {
 		if written[i] != parsed[i] {

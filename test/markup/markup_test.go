@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/test/markup"
 )
 
-// page returns a page without faults but for what a test puts into it.
+// page returns a faultless page with some HTML in main.
 func page(main string) string {
 	return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page</title></head><body><main><h1>A page</h1>` + main +
 		`</main></body></html>`

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// attribute returns an attribute of an element, and whether it has one.
+// attribute returns an attribute of an element, and whether it exists.
 func attribute(node *html.Node, name string) (string, bool) {
 	for _, a := range node.Attr {
 		if a.Key == name {
@@ -23,7 +23,7 @@ func has(node *html.Node, name string) bool {
 	return is
 }
 
-// within returns the nearest ancestor of some names, nil if there is none.
+// within returns the nearest ancestor with one of the names, or nil.
 func within(node *html.Node, names ...string) *html.Node {
 	for up := range node.Ancestors() {
 		if up.Type == html.ElementNode && slices.Contains(names, up.Data) {
@@ -33,7 +33,7 @@ func within(node *html.Node, names ...string) *html.Node {
 	return nil
 }
 
-// elements returns the elements of some names within a node.
+// elements returns the elements with one of the names within a node.
 func elements(node *html.Node, names ...string) (all []*html.Node) {
 	for one := range node.Descendants() {
 		if one.Type == html.ElementNode && slices.Contains(names, one.Data) {
@@ -43,7 +43,7 @@ func elements(node *html.Node, names ...string) (all []*html.Node) {
 	return all
 }
 
-// text returns what can be read within an element.
+// text returns the readable text of an element.
 func text(node *html.Node) string {
 	var b strings.Builder
 	for one := range node.Descendants() {
@@ -54,13 +54,13 @@ func text(node *html.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// named tells whether an element has a name for people who do not see it.
+// named reports whether an element has an accessible name.
 func named(node *html.Node) bool {
 	label, _ := attribute(node, "aria-label")
 	return text(node) != "" || strings.TrimSpace(label) != "" || has(node, "aria-labelledby")
 }
 
-// collect notes the ids, which must be unique, and those that labels are for.
+// collect records the ids, which must be unique, and the ids in labels.
 func (p *judged) collect(doc *html.Node) {
 	for _, label := range elements(doc, "label") {
 		if of, is := attribute(label, "for"); is && text(label) != "" {
@@ -79,22 +79,22 @@ func (p *judged) collect(doc *html.Node) {
 	}
 }
 
-// references are the attributes that hold ids.
+// references are the attributes with ids.
 var references = []string{"for", "aria-labelledby", "aria-describedby", "aria-controls", "aria-owns", "list", "form"}
 
-// onlyWithin are elements and where alone they may be, as far as a parser does not see to it.
+// onlyWithin are elements and their only permitted ancestors, as far as a parser does not enforce them.
 var onlyWithin = map[string][]string{
 	"li": {"ul", "ol"}, "dt": {"dl", "div"}, "dd": {"dl", "div"}, "legend": {"fieldset"}, "summary": {"details"},
 	"option": {"select", "optgroup"}, "symbol": {"svg"}, "caption": {"table"},
 }
 
-// notWithin are elements and those in which they must not be.
+// notWithin are elements and their forbidden ancestors.
 var notWithin = map[string][]string{
 	"a": {"a", "button", "label"}, "button": {"a", "button", "label"}, "form": {"form", "a", "button"}, "label": {"label", "a", "button"},
 	"input": {"a", "button"}, "select": {"a", "button"}, "textarea": {"a", "button"}, "details": {"a", "button"}, "main": {"main"},
 }
 
-// judge finds the faults of an element.
+// judge checks an element.
 func (p *judged) judge(node *html.Node) {
 	for _, name := range references {
 		ids, _ := attribute(node, name)
@@ -135,7 +135,7 @@ func (p *judged) judge(node *html.Node) {
 	}
 }
 
-// judgeField wants a label for each field that is seen.
+// judgeField requires a label for each visible field.
 func (p *judged) judgeField(node *html.Node) {
 	kind, _ := attribute(node, "type")
 	if kind == "hidden" {
@@ -149,7 +149,7 @@ func (p *judged) judgeField(node *html.Node) {
 	}
 }
 
-// judgeList wants nothing in a list but its items.
+// judgeList permits only items in a list.
 func (p *judged) judgeList(list *html.Node) {
 	want := []string{"li"}
 	if list.Data == "dl" {
@@ -163,7 +163,7 @@ func (p *judged) judgeList(list *html.Node) {
 	}
 }
 
-// judgeTable wants header cells that say what they are of, and as many cells in every row.
+// judgeTable requires header cells with a scope, and the same number of cells in every row.
 func (p *judged) judgeTable(table *html.Node) {
 	headers := elements(table, "th")
 	if len(headers) == 0 {
@@ -189,7 +189,7 @@ func (p *judged) judgeTable(table *html.Node) {
 	}
 }
 
-// span returns how many columns a cell takes.
+// span returns the number of columns of a cell.
 func span(cell *html.Node) int {
 	columns, _ := attribute(cell, "colspan")
 	if n, err := strconv.Atoi(columns); err == nil && n > 0 {
@@ -198,7 +198,7 @@ func span(cell *html.Node) int {
 	return 1
 }
 
-// judgeWhole finds the faults of the page as a whole.
+// judgeWhole checks the page as a whole.
 func (p *judged) judgeWhole(doc *html.Node) {
 	if doc.FirstChild == nil || doc.FirstChild.Type != html.DoctypeNode {
 		p.fault("there is no document type")

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// FindClient returns the path of terraform or tofu: the one that CARILLON_TERRAFORM or CARILLON_TOFU names, the one on
-// PATH, or for tofu the one that tools/opentofu.sh has built. CARILLON_TERRAFORM may also name a tofu. Without one it
-// returns "".
+// FindClient returns the path of terraform or tofu: from CARILLON_TERRAFORM or CARILLON_TOFU, from
+// PATH or, for tofu, the build of tools/opentofu.sh. CARILLON_TERRAFORM may also be the path of a
+// tofu. FindClient returns "" without a client.
 func FindClient(ctx context.Context, name string) (string, error) {
 	product := map[string]string{"terraform": "Terraform v", "tofu": "OpenTofu v"}[name]
 	candidates := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
@@ -36,8 +36,8 @@ func FindClient(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// Client returns the path of terraform or tofu, or ends the test. There is one exception to what CI=true means: with
-// CARILLON_TERRAFORM naming a tofu, this machine has no terraform.
+// Client returns the path of terraform or tofu, or ends the test. CI=true makes a missing client a
+// failure, except for terraform if CARILLON_TERRAFORM is a tofu: this machine then has none.
 func Client(t testing.TB, name string) string {
 	t.Helper()
 	path, err := FindClient(t.Context(), name)
@@ -52,7 +52,7 @@ func Client(t testing.TB, name string) string {
 	return path
 }
 
-// root is the folder of the repository: the nearest one above with its go.mod.
+// root returns the folder of the repository: the nearest parent with its go.mod.
 func root() string {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {

@@ -1,5 +1,5 @@
-// Package need says what a test needs: a program, in which case it is skipped on a machine that lacks it and fails with
-// CI=true, because CI has everything; or the time of "make check", in which case "make test" leaves it out.
+// Package need declares the needs of a test. Without a program, a test is skipped or, with CI=true, fails,
+// because CI has all programs. A test that needs the time of "make check" is left out of "make test".
 package need
 
 import (
@@ -11,7 +11,7 @@ import (
 // CI reports whether a missing need is a failure.
 func CI() bool { return os.Getenv("CI") == "true" }
 
-// Missing ends a test that lacks something; what says what it lacks and where it comes from.
+// Missing ends a test that lacks something. what names the thing and its source.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if CI() {
@@ -20,9 +20,9 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("SKIPPED: %s", what)
 }
 
-// Step says that a test belongs to a step of "make check", by the name of the step in tools/check/steps.go. "make test",
-// which runs with -short, leaves it out; a plain "go test" does not. It stands in the test itself, with the name as a
-// literal, because the step finds its tests by reading them.
+// Step assigns a test to a step of "make check", by the name of the step in tools/check/steps.go.
+// "make test", which runs with -short, leaves the test out; a plain "go test" does not. Call it in
+// the test itself, with a literal, because the step finds its tests by reading the source.
 func Step(t testing.TB, step string) {
 	t.Helper()
 	if testing.Short() {
@@ -30,7 +30,7 @@ func Step(t testing.TB, step string) {
 	}
 }
 
-// Program returns the path of a program that a package of Debian installs.
+// Program returns the path of a program from a Debian package.
 func Program(t testing.TB, name, debian string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -40,7 +40,7 @@ func Program(t testing.TB, name, debian string) string {
 	return path
 }
 
-// Root ends a test that only root can run; why says what only root can do.
+// Root ends a test unless it runs as root; why names the reason.
 func Root(t testing.TB, why string) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -19,15 +19,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Audience is what the issuer's tokens are for.
+// Audience is the audience of the issuer's tokens.
 const Audience = "https://carillon.test"
 
-// Issuer is an issuer, which has one key for each algorithm.
+// Issuer is an issuer with one key per algorithm.
 type Issuer struct {
 	*httptest.Server
 	tb   testing.TB
 	keys atomic.Pointer[map[jose.SignatureAlgorithm]key]
-	// Handle, if set, responds in place of the issuer where it returns true.
+	// Handle, if set, may respond in place of the issuer; it then returns true.
 	Handle atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 	// Fetches counts the requests for keys.
 	Fetches atomic.Int32
@@ -38,7 +38,7 @@ type key struct {
 	private crypto.Signer
 }
 
-// New starts an issuer, which ends with the test.
+// New starts an issuer that ends with the test.
 func New(tb testing.TB) *Issuer {
 	tb.Helper()
 	i := &Issuer{tb: tb}
@@ -48,7 +48,7 @@ func New(tb testing.TB) *Issuer {
 	return i
 }
 
-// Rotate replaces all keys. Their names end with a suffix.
+// Rotate replaces all keys, and appends a suffix to their names.
 func (i *Issuer) Rotate(suffix string) {
 	i.tb.Helper()
 	keys := map[jose.SignatureAlgorithm]key{}
@@ -100,7 +100,7 @@ func (i *Issuer) Published() jose.JSONWebKeySet {
 	return set
 }
 
-// Claims returns those of a valid token of a subject, with some replaced; nil leaves one out.
+// Claims returns the claims of a valid token of a subject, with some replaced; nil removes a claim.
 func (i *Issuer) Claims(subject string, now time.Time, replaced map[string]any) map[string]any {
 	claims := map[string]any{
 		"iss": i.URL, "aud": Audience, "sub": subject, "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(5 * time.Minute).Unix(),

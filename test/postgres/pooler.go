@@ -12,16 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Pooler is a PgBouncer in front of one database, running or not. It is in transaction mode: each transaction
-// may use another connection to the server.
+// Pooler is a PgBouncer in front of one database, running or not. It is in transaction mode: each
+// transaction may use a different connection to the server.
 type Pooler struct {
 	kept
 	program, dir   string
 	settings       []string
-	user, database string // that connections lead to
+	user, database string // of the connections
 }
 
-// FindPooler returns the program from PATH, or else from Debian's directory, which is not on every PATH.
+// FindPooler returns the program from PATH, or else from Debian's directory, which may not be in PATH.
 func FindPooler() (string, bool) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -37,8 +37,8 @@ func NewPooler(program, dir string, settings ...string) *Pooler {
 	return &Pooler{program: program, dir: dir, settings: settings}
 }
 
-// Lead makes connections lead to a database. A running pooler follows after the command RELOAD. Clients connect
-// as the user of that URL and with its database name.
+// Lead makes connections lead to a database. A running pooler switches after the command RELOAD.
+// Clients connect with the user and the database name of that URL.
 func (p *Pooler) Lead(database string) error {
 	to, err := pgx.ParseConfig(database)
 	if err != nil {

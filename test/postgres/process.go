@@ -15,28 +15,28 @@ import (
 	"time"
 )
 
-// kept is a program that never outlives this process, however that ends.
+// kept is a program that ends with this process, however that ends.
 type kept struct {
 	lifeline io.Closer
-	keeper   int  // the process that was started last, which ends with the program
-	ended    bool // it is known to have
+	keeper   int  // pid of the latest keeper, which ends with the program
+	ended    bool // it is known to have ended
 }
 
-// keeper runs a program until its standard input ends, then stops it. The kernel ends the input when the process
-// that holds the other end dies, even by kill -9. keeper ends with the program, and then removes $0; $1 is the
-// signal that stops the program, the rest is the command.
+// keeper runs a program until its standard input ends, then stops it. The kernel ends the input
+// when the process at the other end dies, even by kill -9. keeper ends with the program, and then
+// removes $0; $1 is the signal that stops the program, the rest is the command.
 const keeper = `stop=$1; shift; "$@" & program=$!; exec 3<&0; { read _ <&3; kill -$stop $program 2>/dev/null; } &
 wait $program; test -z "$0" || rm -rf "$0"`
 
-// run starts a program that works in dir, with its log there, and that the signal stops. The program outlives
-// ctx.
+// run starts a program that works in dir, with its log there; signal is the signal that stops it.
+// The program outlives ctx.
 func (k *kept) run(ctx context.Context, dir, remove, signal string, command ...string) error {
 	as, err := credential(dir)
 	if err != nil {
 		return err
 	}
 	run := exec.CommandContext(context.WithoutCancel(ctx), "sh", append([]string{"-c", keeper, remove, signal}, command...)...)
-	// A group of its own: Ctrl-C at the terminal reaches this process only, which ends the program.
+	// A separate process group: Ctrl-C at the terminal reaches only this process, which ends the program.
 	run.Dir, run.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as, Setpgid: true}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -52,16 +52,16 @@ func (k *kept) run(ctx context.Context, dir, remove, signal string, command ...s
 		return err
 	}
 	if k.lifeline != nil {
-		_ = k.lifeline.Close() // of a program that has stopped
+		_ = k.lifeline.Close() // for a stopped program
 	}
 	k.lifeline, k.keeper, k.ended = lifeline, run.Process.Pid, false
 	return nil
 }
 
-// Started reports whether Start ran a program; it ends with this process.
+// Started reports whether Start has run a program; the program ends with this process.
 func (k *kept) Started() bool { return k.lifeline != nil }
 
-// await waits until the program, which works in dir, responds to a statement.
+// await waits until the program in dir responds to a statement.
 func (k *kept) await(ctx context.Context, dir, database, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -84,8 +84,8 @@ func (k *kept) await(ctx context.Context, dir, database, statement string) error
 	}
 }
 
-// stop stops the program by a signal, and waits until it has ended. The first line of pidFile, which the program
-// writes, is its process id.
+// stop stops the program by a signal, and waits until it has ended. The first line of pidFile,
+// which the program writes, is its process id.
 func (k *kept) stop(ctx context.Context, pidFile string, by syscall.Signal) error {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -111,7 +111,7 @@ func (k *kept) stop(ctx context.Context, pidFile string, by syscall.Signal) erro
 	return nil
 }
 
-// Close ends the program, as the end of this process would, or cleans up after one that has ended.
+// Close ends the program, like the end of this process, or cleans up after one that has ended.
 func (k *kept) Close() error { return k.lifeline.Close() }
 
 // Running reports whether the program runs.
@@ -125,8 +125,8 @@ func (k *kept) Running() bool {
 	return !k.ended
 }
 
-// credential makes the user who runs a program own dir. PostgreSQL and its poolers refuse to run as root, so
-// for root that is postgres or nobody. For any other user it returns nil.
+// credential makes the user of a program the owner of dir. PostgreSQL and its poolers refuse to run
+// as root, so for root that user is postgres or nobody. For other users it returns nil.
 func credential(dir string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package postgres runs PostgreSQL servers for this process alone: in their own directory, as a user that
-// PostgreSQL accepts, and never longer than the process, however that ends.
+// Package postgres runs PostgreSQL servers for this process: in separate directories, as a user
+// that PostgreSQL accepts, and never longer than the process, however that ends.
 package postgres
 
 import (
@@ -23,8 +23,8 @@ type Server struct {
 	settings []string
 }
 
-// Find returns the directory of initdb: that of CARILLON_POSTGRES if it is set, else from PATH, else the newest of
-// Debian's versions.
+// Find returns the directory of initdb: CARILLON_POSTGRES if it is set, else from PATH, else
+// Debian's newest version.
 func Find() (string, bool) {
 	if dir := os.Getenv("CARILLON_POSTGRES"); dir != "" {
 		_, err := os.Stat(filepath.Join(dir, "initdb"))
@@ -40,7 +40,7 @@ func Find() (string, bool) {
 		return "", false
 	}
 	version := func(path string) int {
-		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // not a number: last
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // not a number sorts last
 		return n
 	}
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), true
@@ -67,8 +67,8 @@ func (s *Server) Init(ctx context.Context) error {
 	return nil
 }
 
-// Follow creates the data directory as a copy of that of a running server, whose standby this one becomes. Call
-// it instead of Init.
+// Follow creates the data directory as a copy of a running server's, so that this one becomes its
+// standby. Call it instead of Init.
 func (s *Server) Follow(ctx context.Context, primary *Server) error {
 	as, err := credential(s.dir)
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Server) Follow(ctx context.Context, primary *Server) error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Start starts the server and waits until it responds. The directory remove, if not empty, is removed once the
-// server has ended. The server outlives ctx.
+// Start starts the server and waits until it responds. The directory remove, if not empty, is
+// removed after the server has ended. The server outlives ctx.
 func (s *Server) Start(ctx context.Context, remove string) error {
 	command := []string{filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir}
 	for _, setting := range s.settings {
@@ -120,12 +120,12 @@ func Execute(ctx context.Context, database, statement string) error {
 	return err
 }
 
-// URL returns the URL of one of the server's databases, by its socket.
+// URL returns the URL of one of the server's databases over its socket.
 func (s *Server) URL(database string) string {
 	url := "postgres://postgres@/" + database + "?host=" + s.dir
 	for _, setting := range s.settings {
 		if strings.HasPrefix(setting, "port=") {
-			url += "&" + setting // the socket's name holds it
+			url += "&" + setting // the socket's name contains the port
 		}
 	}
 	return url

@@ -1,4 +1,4 @@
-// Package program builds, writes and starts the programs that long runs test.
+// Package program builds, writes and starts the programs of long test runs.
 package program
 
 import (
@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Build builds a package of the repository in dir; empty: the working directory.
+// Build builds a package of the repository in dir; empty means the working directory.
 func Build(ctx context.Context, dir, to string, args ...string) error {
 	build := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false", "-o", to}, args...)...)
 	build.Dir = dir
@@ -19,8 +19,8 @@ func Build(ctx context.Context, dir, to string, args ...string) error {
 	return nil
 }
 
-// Spawner starts programs that end with this one, however it ends. One thread starts them all, because the kernel
-// kills a program when the thread that started it ends, and this one ends with the process.
+// Spawner starts programs that end with this one, however it ends. A single thread starts them, because the
+// kernel kills a program when the thread that started it ends. The spawner's thread ends with the process.
 type Spawner chan<- func()
 
 // NewSpawner returns a spawner.
@@ -35,7 +35,7 @@ func NewSpawner() Spawner {
 	return work
 }
 
-// Start starts a command in a process group of its own, or as its SysProcAttr says.
+// Start starts a command in a separate process group, or as its SysProcAttr says.
 func (s Spawner) Start(command *exec.Cmd) error {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

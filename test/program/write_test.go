@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// Many programs are written and run at once, so that some are forked while others are written.
+// Many programs are written and run at once, so that some forks happen during writes.
 func TestProgramRunsWhileOthersAreForked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

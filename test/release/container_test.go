@@ -31,16 +31,16 @@ import (
 
 const imageUser = 65532
 
-// volume is where the image expects a place to write to.
+// volume is the directory of the image for writable data.
 const volume = "/var/lib/carillon"
 
-// container runs an image with bubblewrap: the unpacked image as a root that is read-only, the user of the image,
-// its own processes, the network of this machine.
+// container runs an image with bubblewrap: the unpacked image as a read-only root, the image's
+// user, separate processes, and this machine's network.
 type container struct {
-	root, volume string // volume: a directory of this machine, or empty
+	root, volume string // volume is a directory of this machine, or ""
 }
 
-// unpack writes an image to a new directory. The mount points of /proc and /dev are not in it: runtimes add them.
+// unpack writes an image to a new directory, without the mount points of /proc and /dev, which runtimes add.
 func unpack(t *testing.T, m image) string {
 	t.Helper()
 	root := openDirectory(t)
@@ -68,7 +68,7 @@ func unpack(t *testing.T, m image) string {
 	return root
 }
 
-// openDirectory returns a directory that every user can walk through; that of t.TempDir is closed.
+// openDirectory returns a directory that every user can traverse, unlike t.TempDir.
 func openDirectory(t *testing.T) string {
 	t.Helper()
 	dir := must[string](t)(os.MkdirTemp(built.dir, "root-"))
@@ -79,8 +79,8 @@ func openDirectory(t *testing.T) string {
 	return dir
 }
 
-// command returns the entrypoint of the image with arguments, as the first process of the container. It says on
-// information which process of this machine that is.
+// command returns the entrypoint of the image with arguments, as the first process of the
+// container. It writes the id of that process on this machine to information.
 func (c container) command(t *testing.T, information *os.File, args ...string) *exec.Cmd {
 	t.Helper()
 	wrap := []string{
@@ -100,7 +100,7 @@ func (c container) command(t *testing.T, information *os.File, args ...string) *
 	return command
 }
 
-// run runs a command of the image to its end and returns what it prints.
+// run runs a command of the image to its end and returns its output.
 func (c container) run(t *testing.T, args ...string) string {
 	t.Helper()
 	null := must[*os.File](t)(os.OpenFile(os.DevNull, os.O_WRONLY, 0))
@@ -119,7 +119,7 @@ func (c container) run(t *testing.T, args ...string) string {
 type node struct {
 	*client.Client
 	command *exec.Cmd
-	pid     int // of the program, on this machine
+	pid     int // of the program on this machine
 	logs    *lockedBuffer
 	ended   chan error
 }
@@ -170,7 +170,7 @@ func awaitReady(t *testing.T, address string) {
 	})
 }
 
-// until polls a condition of another process, which cannot signal that it has become true.
+// until polls a condition of another process, which cannot signal the test.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -186,7 +186,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// lockedBuffer is written by a process and read by the test.
+// lockedBuffer is a buffer that a process writes and the test reads.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -204,7 +204,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// rings is a server that says when a request came.
+// rings is a server that reports its requests.
 func rings(t *testing.T) (url string, came <-chan *http.Request) {
 	t.Helper()
 	requests := make(chan *http.Request, 16)
@@ -219,7 +219,7 @@ func rings(t *testing.T) (url string, came <-chan *http.Request) {
 	return server.URL, requests
 }
 
-// everySecond declares a job that calls url each second.
+// everySecond declares a job that calls url every second.
 func (n *node) everySecond(t *testing.T, url string) {
 	t.Helper()
 	if _, err := n.PutApp(t.Context(), access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}); err != nil {
@@ -238,7 +238,7 @@ func (n *node) everySecond(t *testing.T, url string) {
 	}
 }
 
-// needBubblewrap skips the test without it. With CI=true that is a failure.
+// needBubblewrap skips the test without bubblewrap. With CI=true the test fails.
 func needBubblewrap(t *testing.T) {
 	t.Helper()
 	need.Program(t, "bwrap", "bubblewrap")
@@ -250,7 +250,7 @@ func TestImageFiresAWebhookOnAReadOnlyRoot(t *testing.T) {
 	needBubblewrap(t)
 	m := readImage(t, directory(t, built.snapshot))
 	for name, prepare := range map[string]func(*testing.T, *container) string{
-		"PostgreSQL": func(t *testing.T, _ *container) string { return postgresOverTCP(t) }, // no volume at all
+		"PostgreSQL": func(t *testing.T, _ *container) string { return postgresOverTCP(t) }, // no volume
 		"SQLite": func(t *testing.T, c *container) string {
 			c.volume = openDirectory(t)
 			if os.Getuid() == 0 {
@@ -288,7 +288,7 @@ func TestImageFiresAWebhookOnAReadOnlyRoot(t *testing.T) {
 	}
 }
 
-// stop sends SIGTERM to the program itself, as a container runtime does, and requires exit code 0 within the drain.
+// stop sends SIGTERM to the program itself, like a container runtime, and requires exit code 0 within the drain.
 func (n *node) stop(t *testing.T, drain time.Duration) {
 	t.Helper()
 	if err := syscall.Kill(n.pid, syscall.SIGTERM); err != nil {
@@ -304,7 +304,7 @@ func (n *node) stop(t *testing.T, drain time.Duration) {
 	}
 }
 
-// owner returns the user of a process, from this machine's point of view.
+// owner returns the user of a process, as this machine sees it.
 func owner(t *testing.T, pid int) string {
 	t.Helper()
 	status := string(must[[]byte](t)(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))))
@@ -320,7 +320,7 @@ func postgresOverTCP(t *testing.T) string {
 	}
 	bin, ok := postgres.Find()
 	if !ok {
-		return pgtest.New(t) // which says what is missing
+		return pgtest.New(t) // its message names the missing program
 	}
 	_, port, err := net.SplitHostPort(must[string](t)(freeport.Address(t.Context())))
 	if err != nil {

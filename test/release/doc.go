@@ -1,3 +1,3 @@
-// Package release tests what a release holds, as its users get it: archives, sums, bills of materials, the
-// provider and the image. tools/release builds them here for one platform.
+// Package release tests the artifacts of a release as its users get them: archives, sums, bills of
+// materials, the provider and the image. tools/release builds them here for one platform.
 package release

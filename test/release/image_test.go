@@ -29,7 +29,7 @@ type image struct {
 	entries []tarEntry
 }
 
-// imageConfig is what these tests read of an image's configuration.
+// imageConfig is the tested part of an image's configuration.
 type imageConfig struct {
 	Architecture, OS string
 	Created          time.Time
@@ -48,7 +48,7 @@ type descriptor struct {
 	Platform  struct{ Architecture, OS string }
 }
 
-// readImage reads the only image of a layout. Each blob has to have the digest that names it.
+// readImage reads the only image of a layout, and requires that each blob has the digest in its name.
 func readImage(t *testing.T, dist string) image {
 	t.Helper()
 	m := image{layout: filepath.Join(dist, "image")}
@@ -107,7 +107,7 @@ func decode(t *testing.T, text []byte, into any) {
 	}
 }
 
-func TestImageHoldsNothingElse(t *testing.T) {
+func TestImageHasNoUnexpectedFiles(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	var got []string
@@ -136,7 +136,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 	}
 }
 
-func TestImageSaysWhatItIs(t *testing.T) {
+func TestImageHasTheExpectedConfiguration(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)

@@ -10,12 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// block is a block of commands of a page. The page marks those that a reader of Debian runs in order with "sh".
+// block is a block of commands on a page. "sh" marks those that a reader on Debian runs in order.
 var block = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
-// The test reads docs/how-to/install-on-one-machine.md as a stranger does, in a bare Debian, and runs its commands
-// word by word in one shell. Two things are not as outside, because the machine has no network: curl takes the
-// files of the release from a directory, and the provider is where Terraform looks before it asks a registry.
+// The test follows docs/how-to/install-on-one-machine.md in a bare Debian, and runs its commands word by word
+// in one shell. Two things differ, because the machine has no network: curl takes the files of the release
+// from a directory, and the provider is where Terraform looks before it asks a registry.
 func TestInstallPageWorksOnABareDebian(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestInstallPageWorksOnABareDebian(t *testing.T) {
 		esac
 	}`)
 	for _, b := range blocks {
-		if strings.Contains(b[2], "https://example.com/") { // instead, a second node is the page that the job reads
+		if strings.Contains(b[2], "https://example.com/") { // instead, the job reads a page of a second node
 			s.run(t, `echo CARILLON_EGRESS_LOOPBACK=true >> /etc/carillon/carillon.env; systemctl restart carillon
 				systemd-run --quiet carillon serve --database sqlite:/var/tmp/page.db --listen 127.0.0.1:8090`)
 			b[2] = strings.ReplaceAll(b[2], "https://example.com/", "http://127.0.0.1:8090/livez")

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// needPrograms skips the test if a program is missing. With CI=true that is a failure.
+// needPrograms skips the test if a program is missing. With CI=true the test fails.
 func needPrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	missing := slices.DeleteFunc(programs, func(program string) bool {
@@ -27,8 +27,8 @@ func needPrograms(t *testing.T, programs ...string) {
 	}
 }
 
-// debianFlags are the arguments of mmdebstrap for a bare Debian 12 with systemd, and what the page and the tests
-// want of Debian. Packages come from the mirror that this machine uses, or else from Debian's own.
+// debianFlags are the arguments of mmdebstrap for a bare Debian 12 with systemd and the packages that the
+// page and the tests need. Packages come from the mirror of this machine, or else from Debian's own.
 func debianFlags(root string) []string {
 	flags := []string{
 		"--quiet", "--variant=apt", "--include=systemd-sysv,ca-certificates,curl,sudo,rpm,postgresql",
@@ -42,13 +42,13 @@ func debianFlags(root string) []string {
 	return flags
 }
 
-// machine is a Debian under a systemd of its own. It has no network but its own loopback, and what it writes is
-// gone when it stops.
+// machine is a Debian with its own systemd. It has no network except loopback, and its files are
+// discarded when it stops.
 type machine struct {
-	leader string // its process 1, as this machine numbers it
+	leader string // its process 1, by its id on this machine
 }
 
-// nspawn are the flags of a machine that sees a directory as /release.
+// nspawn returns the flags of a machine with a directory as /release.
 func nspawn(t *testing.T, files string, more ...string) []string {
 	t.Helper()
 	needPrograms(t, "mmdebstrap", "systemd-nspawn")
@@ -96,7 +96,7 @@ func boot(t *testing.T, files string, more ...string) machine {
 	return m
 }
 
-// try runs a script in the machine, as root and as after a login.
+// try runs a script in the machine as root, as after a login.
 func (m machine) try(t *testing.T, script string) (output string, err error) {
 	t.Helper()
 	out, err := m.command(t, "bash", "-euo", "pipefail", "-c", "cd\n"+script).CombinedOutput()
@@ -112,7 +112,7 @@ func (m machine) command(t *testing.T, args ...string) *exec.Cmd {
 	}, args...)...)
 }
 
-// run runs a script that has to succeed, and returns what it prints.
+// run runs a script that must succeed, and returns its output.
 func (m machine) run(t *testing.T, script string) string {
 	t.Helper()
 	out, err := m.try(t, script)
@@ -123,7 +123,7 @@ func (m machine) run(t *testing.T, script string) string {
 	return out
 }
 
-// want runs a script and requires what it prints.
+// want runs a script and requires this output.
 func (m machine) want(t *testing.T, script, want string) {
 	t.Helper()
 	if got := strings.TrimSpace(m.run(t, script)); got != want {
@@ -131,13 +131,13 @@ func (m machine) want(t *testing.T, script, want string) {
 	}
 }
 
-// shell is one shell in a machine, which keeps its variables from one script to the next.
+// shell is one shell in a machine; it keeps its variables between scripts.
 type shell struct {
 	in  io.Writer
 	out *bufio.Reader
 }
 
-// shell starts a shell as root logs in.
+// shell starts a login shell of root.
 func (m machine) shell(t *testing.T) shell {
 	t.Helper()
 	command := m.command(t, "bash", "--noprofile", "--norc")
@@ -145,7 +145,7 @@ func (m machine) shell(t *testing.T) shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command.Cancel = in.Close // ends the shell; a signal would end nsenter alone
+	command.Cancel = in.Close // ends the shell; a signal would end only nsenter
 	out, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func (m machine) shell(t *testing.T) shell {
 	return s
 }
 
-// run runs commands that have to succeed, without input, and returns what they print.
+// run runs commands that must succeed, without input, and returns their output.
 func (s shell) run(t *testing.T, script string) string {
 	t.Helper()
 	const end = "the end of the script"

@@ -10,30 +10,30 @@ import (
 	"testing"
 )
 
-// version is one that nobody releases. It has no suffix, because clients take a version with one only if they are
-// told to.
+// version will never be released. It has no suffix, because clients accept a version with a suffix
+// only on request.
 const version = "987.6.5"
 
 // nextVersion follows it, for upgrades.
 const nextVersion = "987.6.6"
 
-// built is what tools/release built for these tests, each once.
+// built are the results of tools/release for these tests, each built once.
 var built *buildings
 
 type buildings struct {
 	dir string
 	// tool is the compiled release command.
 	tool func() (string, error)
-	// snapshot is a whole release for this machine's kind of processor.
+	// snapshot is a whole release for this machine's architecture.
 	snapshot func() (string, error)
-	// again is the image of the same, built from nothing a second time.
+	// again is the same image, built from scratch a second time.
 	again func() (string, error)
-	// other is the image for the kind of processor that this machine does not have.
+	// other is the image for the other architecture.
 	other func() (string, error)
-	// packagesAgain are the packages for this kind of processor, built a second time; packagesOther those for the
-	// other, and newer those of the next version.
+	// packagesAgain are the packages for this architecture, built a second time; packagesOther are
+	// those for the other one, and newer those of the next version.
 	packagesAgain, packagesOther, newer func() (string, error)
-	// debian is a bare Debian as a directory, which machines share without writing to it.
+	// debian is a bare Debian as a directory, which machines share read-only.
 	debian func() (string, error)
 }
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "carillon-release-")
 		if err == nil {
-			err = os.Chmod(dir, 0o755) // the user of the image walks through it
+			err = os.Chmod(dir, 0o755) // the user of the image traverses it
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -76,7 +76,7 @@ func newBuildings(dir string) *buildings {
 	return b
 }
 
-// run returns a function that runs a command of the tool once, and returns the directory that it wrote.
+// run returns a function that runs a command of the tool once, and returns its output directory.
 func (b *buildings) run(command, version, arch string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		program, err := b.tool()
@@ -88,7 +88,7 @@ func (b *buildings) run(command, version, arch string) func() (string, error) {
 	})
 }
 
-// output runs a command of tools/release. What it prints is in the error.
+// output runs a command of tools/release. Its output is in the error.
 func output(command *exec.Cmd) error {
 	command.Dir = filepath.Join("..", "..", "tools", "release")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -98,7 +98,7 @@ func output(command *exec.Cmd) error {
 	return nil
 }
 
-// directory returns what one of the functions of built built.
+// directory returns the result of one of the functions of built.
 func directory(t *testing.T, build func() (string, error)) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -111,7 +111,7 @@ func directory(t *testing.T, build func() (string, error)) string {
 	return dir
 }
 
-// must returns a value that a call gave without error.
+// must returns the value of a call that must not fail.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()

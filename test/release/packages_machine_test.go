@@ -46,12 +46,12 @@ const (
 	onlyVersion = ` | grep -o '"version":"[^"]*"'`
 )
 
-func TestDebLivesOnDebian(t *testing.T) {
+func TestDebIsInstalledUpgradedAndRemoved(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	m.run(t, "apt-get install -y "+deb(version))
-	m.want(t, isActive, "active") // it is ready: systemd waits for the node's notification
+	m.want(t, isActive, "active") // ready, because systemd waits for the node's notification
 	m.want(t, isEnabled, "enabled")
 	m.want(t, "systemctl is-enabled carillon-lifecycle || true", "disabled")
 	m.want(t, ofAPI, oldVersion)
@@ -64,7 +64,7 @@ func TestDebLivesOnDebian(t *testing.T) {
 	m.want(t, ofAPI, newVersion)
 	m.want(t, "tail -n 1 /etc/carillon/carillon.env", "SECRET_X=1")
 
-	// A node that somebody has stopped stays stopped.
+	// A node that an operator has stopped stays stopped.
 	m.run(t, "systemctl stop carillon; apt-get install -y --allow-downgrades -o Dpkg::Options::=--force-confold "+deb(version))
 	m.want(t, isActive, "inactive")
 	m.want(t, isEnabled, "enabled")
@@ -89,7 +89,7 @@ func TestDebLivesOnDebian(t *testing.T) {
 		"/etc/carillon/credentials/tls-key.old\n/var/lib/private/carillon/carillon.db")
 }
 
-// Without systemd, as in a container or in an image under construction, nothing is started and nothing fails.
+// Without systemd, as in a container or in an image under construction, the package starts nothing and does not fail.
 func TestDebInstallsWithoutSystemd(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
@@ -111,12 +111,12 @@ func TestDebInstallsWithoutSystemd(t *testing.T) {
 	}
 }
 
-// The scripts of the .rpm under a systemd that is real. It is Debian's, so the package that rpm misses is not.
-func TestRPMLives(t *testing.T) {
+// The scripts of the .rpm run under a real systemd. It is Debian's, so rpm does not know of its package.
+func TestRPMIsInstalledUpgradedAndRemoved(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
-	// As on RHEL, where a new unit is off.
+	// As on RHEL, where new units are disabled.
 	m.run(t, "mkdir -p /etc/systemd/system-preset; echo 'disable *' > /etc/systemd/system-preset/00-rhel.preset")
 	m.run(t, "rpm -K --nosignature "+rpm(version)+"; rpm -i --nodeps "+rpm(version))
 	m.want(t, isEnabled, "disabled")
@@ -147,7 +147,7 @@ func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
 		t.Error("the node runs as root")
 	}
 
-	// The sandbox hides nothing that the metrics of a process are made of.
+	// The sandbox does not hide the sources of the process metrics.
 	metrics := m.run(t, `token=$(carillon token create --name metrics --scope metrics)
 		curl -fsS -H "Authorization: Bearer $token" http://127.0.0.1:8080/metrics`)
 	for _, name := range []string{"cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "start_time_seconds"} {
@@ -156,7 +156,7 @@ func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
 		}
 	}
 
-	// A node that hangs is killed and started again. The test waits for less than 30 seconds.
+	// A hanging node is killed and restarted. The test waits for less than 30 seconds.
 	m.want(t, "systemctl show --property WatchdogUSec --value carillon", "30s")
 	m.run(t, `mkdir /run/systemd/system/carillon.service.d
 		printf '[Service]\nWatchdogSec=2\nRestartSec=0\n' > /run/systemd/system/carillon.service.d/quick.conf
@@ -168,7 +168,7 @@ func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
 	})
 }
 
-// The files of /etc/carillon/credentials reach the node, which may not read them itself, and the commands of root.
+// The node, which may not read /etc/carillon/credentials itself, gets its files, and so do the commands of root.
 func TestCredentialsReachNodeAndCommands(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestCredentialsReachNodeAndCommands(t *testing.T) {
 		"cd /; runuser -u postgres -- psql -d carillon -Atc \"SELECT 'some' FROM pg_stat_activity WHERE usename = 'carillon' LIMIT 1\"",
 		"some")
 
-	// A directory that somebody has removed does not stop the node.
+	// A removed directory does not stop the node.
 	m.run(t, `rm -r /etc/carillon/credentials
 		sed -i 's#^CARILLON_DATABASE=.*#CARILLON_DATABASE=sqlite:/var/lib/carillon/carillon.db#' /etc/carillon/carillon.env
 		systemctl restart carillon`)

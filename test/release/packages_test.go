@@ -16,14 +16,14 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// packageDirectories are the packages of both kinds of processor, by their names in Go.
+// packageDirectories returns the directories with packages, by Go's names of the architectures.
 func packageDirectories(t *testing.T) map[string]string {
 	t.Helper()
 	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 	return map[string]string{runtime.GOARCH: directory(t, built.snapshot), other: directory(t, built.packagesOther)}
 }
 
-// only returns the one file of a directory that a pattern matches.
+// only returns the only file in a directory that matches a pattern.
 func only(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	paths := must[[]string](t)(filepath.Glob(filepath.Join(dir, pattern)))
@@ -33,7 +33,7 @@ func only(t *testing.T, dir, pattern string) string {
 	return paths[0]
 }
 
-// printed runs a program of this machine and returns what it prints.
+// printed runs a program of this machine and returns its output.
 func printed(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var problem bytes.Buffer
@@ -47,7 +47,7 @@ func printed(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// What both packages hold: mode, owner and path.
+// The contents of both packages: mode, owner and path.
 const inBoth = `drwxr-xr-x root/root /etc/carillon
 -rw-r----- root/root /etc/carillon/carillon.env
 drwx------ root/root /etc/carillon/credentials
@@ -60,11 +60,11 @@ drwxr-xr-x root/root /usr/share/doc/carillon
 -rw-r--r-- root/root /usr/share/doc/carillon/THIRD_PARTY_LICENSES
 `
 
-func TestPackagesHoldNothingElse(t *testing.T) {
+func TestPackagesHaveNoUnexpectedFiles(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "dpkg-deb", "rpm")
-	// Directories of Debian itself, which each package with a file in them names too.
+	// Directories of Debian itself, which each package with a file in them lists, too.
 	ofDebian := regexp.MustCompile(`(?m)^.* /(etc|usr(/(bin|lib(/systemd(/system)?)?|share(/(doc|lintian(/overrides)?|man(/man1)?))?))?)?\n`)
 	columns := regexp.MustCompile(`(?m)^(\S+) (\S+) +\d+ \S+ \S+ \.(/.*?)/?$`)
 	for arch, dir := range packageDirectories(t) {
@@ -95,7 +95,7 @@ func TestPackagesHoldNothingElse(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", rpm, diff)
 		}
 		got = printed(t, "rpm", "-qp", "--queryformat", `[%{FILENAMES} %{FILEFLAGS:fflags}\n]`, rpm)
-		if !strings.Contains(got, "/carillon.env cn\n") { // configuration that is not replaced
+		if !strings.Contains(got, "/carillon.env cn\n") { // a configuration file that is not replaced
 			t.Errorf("%s: an upgrade would replace its settings: %s", rpm, got)
 		}
 	}
@@ -131,18 +131,18 @@ func TestSecondBuildOfPackagesHasTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestLintersOfPackagesAreContent(t *testing.T) {
+func TestPackagesPassTheirLinters(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "lintian", "rpmlint")
 	dir := directory(t, built.snapshot)
 	printed(t, "lintian", "--allow-root", "--fail-on", "error,warning", only(t, dir, "*.deb"))
 
-	// Its version in Debian knows neither SPDX's names of licences nor programs that are not linked dynamically,
-	// and it wants manual pages compressed by bzip2.
+	// Debian's version of rpmlint knows neither SPDX's names of licences nor statically linked
+	// programs, and it expects manual pages compressed by bzip2.
 	expected := regexp.MustCompile(`(?m)^\S+ [EW]: (only-non-binary-in-usr-lib|no-binary|no-manual-page-for-binary carillon|` +
 		`manpage-not-compressed bz2 \S+|invalid-license Apache-2\.0|` +
-		`no-signature|` + // the registry of packages signs, if there is one
+		`no-signature|` + // the registry of packages signs, if one is used
 		`non-standard-dir-perm /etc/carillon/credentials 700|non-readable /etc/carillon/carillon\.env 640)\s*$`)
 	out, _ := exec.CommandContext(t.Context(), "rpmlint", only(t, dir, "*.rpm")).CombinedOutput()
 	if !strings.Contains(string(out), "1 packages and 0 specfiles checked") {
@@ -161,13 +161,13 @@ func TestUnitsAreValidAndConfined(t *testing.T) {
 	needPrograms(t, "dpkg-deb", "systemd-analyze")
 	root := t.TempDir()
 	printed(t, "dpkg-deb", "--extract", only(t, directory(t, built.snapshot), "*.deb"), root)
-	// The agent runs as root, or systemd would not let it stop a unit.
+	// The agent runs as root, because systemd would not let another user stop a unit.
 	for unit, threshold := range map[string]string{"carillon.service": "15", "carillon-lifecycle.service": "16"} {
 		path := filepath.Join(root, "usr", "lib", "systemd", "system", unit)
 		text := string(must[[]byte](t)(os.ReadFile(path)))
 		// systemd-analyze looks for the program on this machine.
 		text = strings.ReplaceAll(text, "=/usr/bin/carillon ", "="+filepath.Join(root, "usr", "bin", "carillon")+" ")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // systemd wants units that everybody can read
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // systemd expects world-readable units
 			t.Fatal(err)
 		}
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", path).CombinedOutput()
@@ -178,8 +178,8 @@ func TestUnitsAreValidAndConfined(t *testing.T) {
 	}
 }
 
-// The times of the settings and of the unit belong together, though they are in two files.
-func TestUnitWaitsAsLongAsTheSettingsSay(t *testing.T) {
+// The timeouts in the settings and in the unit must match, although they are in two files.
+func TestUnitTimeoutMatchesTheSettings(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	packaging := filepath.Join("..", "..", "tools", "release", "packaging")

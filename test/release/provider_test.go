@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-// configuration declares a job that calls a receiver each second, with the provider of the release.
+// configuration declares a job that calls a receiver every second, with the release's provider.
 const configuration = `
 terraform {
   required_providers {
@@ -44,7 +44,7 @@ resource "carillon_job" "ring" {
 }
 `
 
-// installation makes a client take providers from a directory and from nowhere else.
+// installation makes a client install providers only from a directory.
 const installation = `
 provider_installation {
   filesystem_mirror {
@@ -53,8 +53,8 @@ provider_installation {
 }
 `
 
-// TestReleaseInstallsAndFires does what a user does with a release on a machine without a network: unpack the
-// archive, start a node on SQLite, install the provider from a mirror, apply a job.
+// TestReleaseInstallsAndFires follows a user without a network: unpack the archive, start a node on
+// SQLite, install the provider from a mirror, apply a job.
 func TestReleaseInstallsAndFires(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()

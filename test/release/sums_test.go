@@ -56,7 +56,7 @@ func TestSumsCoverEveryFileToDownload(t *testing.T) {
 	}
 }
 
-// names returns the files that a list of sums names.
+// names returns the file names in a list of sums.
 func names(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -94,7 +94,7 @@ func TestArchiveHoldsProgramAndDocuments(t *testing.T) {
 	}
 }
 
-// bill is what these tests read of a bill of materials.
+// bill is the tested part of a bill of materials.
 type bill struct {
 	Metadata struct {
 		Component struct{ Name, Version string }
@@ -105,7 +105,7 @@ type bill struct {
 	}
 }
 
-func TestBillOfMaterialsIsWhatGoVersionPrints(t *testing.T) {
+func TestBillOfMaterialsMatchesGoVersion(t *testing.T) {
 	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
@@ -156,7 +156,7 @@ func TestEveryModuleComesWithItsLicence(t *testing.T) {
 	}
 }
 
-// goVersion returns what "go version -m" prints of a program: Go's own version, then each module.
+// goVersion returns the output of "go version -m" for a program: Go's own version, then each module.
 func goVersion(t *testing.T, program string) (lines []string) {
 	t.Helper()
 	out := must[[]byte](t)(exec.CommandContext(t.Context(), "go", "version", "-m", program).Output())
@@ -171,7 +171,7 @@ func goVersion(t *testing.T, program string) (lines []string) {
 	return lines
 }
 
-// programOf unpacks an archive and returns the path of the program in it.
+// programOf unpacks an archive and returns the path of its program.
 func programOf(t *testing.T, dist, name string) string {
 	t.Helper()
 	dir := name + "_" + version + "_linux_" + runtime.GOARCH

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// agent is the ECS agent, as far as tasks see it: task protection. One server serves all tasks, each under an
-// address of its own.
+// agent is the ECS agent as tasks see it: task protection. One server serves all tasks, each under
+// a separate address.
 type agent struct {
 	address string
 	server  *http.Server
@@ -21,10 +21,10 @@ type agent struct {
 	tasks map[string]*protection // by id
 }
 
-// protection is that of a task.
+// protection is the protection of a task.
 type protection struct {
-	until    time.Time // zero: none
-	stopping bool      // it can't be protected any longer
+	until    time.Time // zero without protection
+	stopping bool      // no further protection is possible
 	requests int
 }
 
@@ -49,7 +49,7 @@ func (a *agent) add(id string) string {
 	return a.address + id
 }
 
-// tryStop decides to stop a task, unless it is protected. A protection that is asked for later fails.
+// tryStop marks a task to be stopped, unless it is protected. A later request for protection fails.
 func (a *agent) tryStop(id string, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (a *agent) tryStop(id string, now time.Time) bool {
 	return true
 }
 
-// requests returns how often tasks asked for protection, or dropped it.
+// requests returns how often tasks requested or dropped protection.
 func (a *agent) requests() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *agent) requests() (n int) {
 	return n
 }
 
-// ServeHTTP answers PUT and GET of a task's protection.
+// ServeHTTP serves PUT and GET of a task's protection.
 func (a *agent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	id, found := strings.CutSuffix(strings.TrimPrefix(q.URL.Path, "/api/"), "/task-protection/v1/state")
 	a.mu.Lock()

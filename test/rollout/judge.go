@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// uncovered is how long after its begin an attempt may be unprotected: until the agent, which is on this machine, has
-// answered.
+// uncovered is how long after its start an attempt may be unprotected: until the agent, which is on
+// this machine, has responded.
 const uncovered = 500 * time.Millisecond
 
 // ledgerRun is a row of the ledger.
@@ -27,7 +27,7 @@ type ledgerRun struct {
 	Attempt            int
 }
 
-// judge compares the ledger with what the receiver saw, and prints a verdict.
+// judge compares the ledger with the receiver's records, and prints a verdict.
 func judge(ctx context.Context, o options, w *world, s *service, to time.Time, took time.Duration) error {
 	problems := s.found()
 	runs, err := query(ctx, w.url, pgx.RowToStructByPos[ledgerRun],
@@ -67,14 +67,14 @@ func judge(ctx context.Context, o options, w *world, s *service, to time.Time, t
 	return errVerdict
 }
 
-// found returns the problems that the service noticed.
+// found returns the problems seen by the service.
 func (s *service) found() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.problems)
 }
 
-// everySecond requires exactly one run of each trigger of the short jobs for each second, and that all runs succeeded.
+// everySecond requires exactly one run of each trigger of the short jobs per second, and that all runs succeeded.
 func everySecond(o options, w *world, runs []ledgerRun, to time.Time) (problems []string) {
 	seen := make(map[[2]int64]int, len(runs))
 	for _, r := range runs {
@@ -96,8 +96,8 @@ func everySecond(o options, w *world, runs []ledgerRun, to time.Time) (problems 
 	return problems
 }
 
-// compare requires that the receiver got each attempt of each run once, under one event id, and that no attempt was cut
-// off but before its task could be protected. It returns how many runs were long, and how many attempts were cut off.
+// compare requires that the receiver got each attempt of each run once, under one event id, and that attempts were cut
+// off only before their task could be protected. It returns the number of long runs and of attempts that were cut off.
 func (r *receiver) compare(runs []ledgerRun, s *service, from, to time.Time) (long, cut int, problems []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *receiver) compare(runs []ledgerRun, s *service, from, to time.Time) (lo
 	return long, cut, problems
 }
 
-// excuses reports whether a task was told to stop just after it began an attempt, before ECS had granted protection.
+// excuses reports whether a task was told to stop just after it had begun an attempt, before ECS granted protection.
 func (s *service) excuses(a *arrival) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *service) excuses(a *arrival) bool {
 	})
 }
 
-// verify lets the product compare ledger and schedules, too.
+// verify makes the product compare ledger and schedules, too.
 func (s *service) verify(ctx context.Context, w *world, to time.Time) error {
 	address, err := s.api()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// happened is what the ledger and the receiver have of a run.
+// happened has the records of a run in the ledger and at the receiver.
 type happened struct {
 	runs     []ledgerRun
 	receiver *receiver
@@ -20,16 +20,16 @@ func (h *happened) more(key fire, a arrival) {
 	h.receiver.arrivals[key] = append(h.receiver.arrivals[key], &a)
 }
 
-// The judge of a run finds each way in which a deployment can go wrong.
-func TestJudgeFindsWhatWentWrong(t *testing.T) {
+// The judge of a run detects each way in which a deployment can fail.
+func TestJudgeFindsProblems(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	to := from.Add(3 * time.Second)
-	told := from.Add(1500 * time.Millisecond) // when the one task got SIGTERM
+	told := from.Add(1500 * time.Millisecond) // when the only task got SIGTERM
 	key := func(second int) fire {
 		return fire{"short-0", "t0", from.Add(time.Duration(second) * time.Second).UnixMilli()}
 	}
-	// cut cuts off the attempt of the first second, which began some time after its task was told to stop. The run
+	// cut cuts off the attempt of the first second, which began some time after SIGTERM. The run
 	// succeeds with its second attempt.
 	cut := func(began time.Duration) func(*happened) {
 		return func(h *happened) {
@@ -41,7 +41,7 @@ func TestJudgeFindsWhatWentWrong(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		change func(*happened)
-		want   string // a problem; empty: there is none
+		want   string // a problem, or empty
 	}{
 		"nothing":                     {func(*happened) {}, ""},
 		"a second is missing":         {func(h *happened) { h.runs = h.runs[1:]; delete(h.receiver.arrivals, key(0)) }, "fired 0 times"},
@@ -80,7 +80,7 @@ func TestJudgeFindsWhatWentWrong(t *testing.T) {
 	}
 }
 
-// A task is stopped only while it is not protected, and can't be protected when it stops.
+// A task is stopped only while it is not protected, and cannot be protected when it stops.
 func TestAgentAndControllerAgree(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,8 +1,8 @@
-// Command rollout deploys one version of Carillon over the other, again and again, as an ECS service does: new tasks
-// before old ones, under 200 fires a second and long attempts, with task protection. Then it judges that each second
-// of each trigger fired once, and that no deployment cut off an attempt that protection covers.
+// Command rollout repeatedly deploys one version of Carillon over the other, like an ECS service: new tasks
+// before old ones, under 200 fires a second and long attempts, with task protection. Then it checks that each
+// second of each trigger fired once, and that no deployment cut off a protected attempt.
 //
-// The target rollout of the Makefile runs it; docs/how-to/pause-and-drain.md says what it is about.
+// The target rollout of the Makefile runs it; docs/how-to/pause-and-drain.md explains the subject.
 package main
 
 import (
@@ -17,28 +17,28 @@ import (
 	"time"
 )
 
-// options say what a run does.
+// options configure a run.
 type options struct {
 	rollouts  int
 	desired   int // tasks of the service
 	fires     int // per second
 	longEvery time.Duration
-	every     time.Duration // shortest pause between the begins of two rollouts
+	every     time.Duration // shortest pause between the starts of two rollouts
 	scale     float64
-	from      string // git ref of the older version; empty: this tree
+	from      string // git ref of the older version; empty for this tree
 	dir       string
 	keep      bool
 	protect   bool
 	pace
 }
 
-// pace are the times of the service. They are those of the ECS module, times the scale.
+// pace has the times of the service: those of the ECS module, multiplied by the scale.
 type pace struct {
 	stop     time.Duration // from SIGTERM to SIGKILL
 	drain    time.Duration
-	shortest time.Duration // of long attempts
+	shortest time.Duration // shortest long attempt
 	longest  time.Duration
-	timeout  time.Duration // of the jobs that make them
+	timeout  time.Duration // of the jobs with long attempts
 	probe    time.Duration // interval of the health check
 }
 
@@ -70,10 +70,10 @@ func main() {
 	}
 }
 
-// errVerdict says that the run found something, which it has printed.
+// errVerdict means that the run found problems and printed them.
 var errVerdict = errors.New("the run found problems")
 
-// scaled returns a time of the module in this run.
+// scaled returns a time of the module, scaled for this run.
 func (o options) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * o.scale) }
 
 func execute(ctx context.Context, o options) (err error) {

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// receiver is the target of all jobs. It answers /short at once, and /long after a random time.
+// receiver is the target of all jobs. It responds to /short at once, and to /long after a random time.
 type receiver struct {
 	url     string
 	server  *http.Server
 	pace    pace
-	hurried chan struct{} // closed when every response is to be immediate
+	hurried chan struct{} // closed to make every response immediate
 
 	mu       sync.Mutex
 	arrivals map[fire][]*arrival
@@ -37,7 +37,7 @@ type arrival struct {
 	event     string
 	long      bool
 	at, ended time.Time
-	cut       bool // the caller was gone before the response
+	cut       bool // the caller closed the connection before the response
 }
 
 func startReceiver(ctx context.Context, p pace) (*receiver, error) {
@@ -57,15 +57,15 @@ func (r *receiver) close() { _ = r.server.Close() }
 // hurry lets all long attempts end now.
 func (r *receiver) hurry() { close(r.hurried) }
 
-// draw returns how long a long attempt takes: most of them tens of seconds, some up to five minutes.
+// draw returns a random duration for a long attempt: mostly tens of seconds, sometimes up to five minutes.
 func (r *receiver) draw() time.Duration {
 	ratio := float64(r.pace.longest) / float64(r.pace.shortest)
 	return time.Duration(float64(r.pace.shortest) * math.Pow(ratio, rand.Float64()))
 }
 
-// ServeHTTP notes an attempt, and answers it.
+// ServeHTTP records an attempt, and responds.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	_, _ = io.Copy(io.Discard, q.Body) // a caller that is gone shows below
+	_, _ = io.Copy(io.Discard, q.Body) // a closed connection shows below
 	h := q.Header
 	a := &arrival{event: h.Get("webhook-id"), long: q.URL.Path == "/long", at: time.Now()}
 	a.attempt, _ = strconv.Atoi(h.Get("carillon-attempt"))
@@ -86,7 +86,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// hold makes a long attempt take its time.
+// hold delays a long attempt.
 func (r *receiver) hold(ctx context.Context, a *arrival) {
 	cut := false
 	select {
@@ -104,7 +104,7 @@ func (r *receiver) hold(ctx context.Context, a *arrival) {
 	}
 }
 
-// count returns how many requests came, and how many long attempts are in flight.
+// count returns the number of requests, and of long attempts in flight.
 func (r *receiver) count() (requests, long int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

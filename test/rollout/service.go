@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// service is a service of ECS in miniature: it keeps the desired number of tasks, of the version that was deployed
-// last. New tasks come before old ones go: at least 100 % of the desired number are healthy, and at most 200 % run. A
-// protected task is not stopped.
+// service is a miniature ECS service: it keeps the desired number of tasks of the latest deployed
+// version. New tasks start before old ones stop: at least 100 % of the desired number are healthy,
+// and at most 200 % run. A protected task is not stopped.
 type service struct {
 	o     options
 	w     *world
@@ -26,12 +26,12 @@ type service struct {
 
 // rollout is one deployment.
 type rollout struct {
-	number  int // 0: the first start
+	number  int // 0 for the first start
 	version version
 	begun   time.Time
-	healthy time.Time // when all its tasks were
+	healthy time.Time // when all its tasks were healthy
 	ended   time.Time // when all older tasks had ended
-	long    int       // attempts in flight when it began
+	long    int       // attempts in flight when it started
 }
 
 func newService(o options, w *world) *service {
@@ -60,7 +60,7 @@ func (s *service) trouble(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// control looks at all tasks once, and does what is next.
+// control checks all tasks once, and takes the next action.
 func (s *service) control(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *service) control(ctx context.Context, now time.Time) error {
 		}
 		s.tasks = append(s.tasks, t)
 	}
-	for _, t := range s.tasks { // the oldest first
+	for _, t := range s.tasks { // oldest first
 		if healthy <= s.o.desired {
 			break
 		}
@@ -107,13 +107,13 @@ func (s *service) control(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// look probes one task, kills it when its time to stop is over, and notes its end.
+// look probes one task, kills it after its stop timeout, and records its end.
 func (s *service) look(ctx context.Context, t *task, now time.Time) {
 	switch {
 	case !t.ended.IsZero():
 	case !t.alive():
 		t.ended = now
-		_ = t.log.Close() // it was the process's
+		_ = t.log.Close() // the process wrote to it
 		state := t.command.ProcessState
 		switch {
 		case t.told.IsZero():
@@ -130,7 +130,7 @@ func (s *service) look(ctx context.Context, t *task, now time.Time) {
 	}
 }
 
-// noteEnds notes which rollouts have ended, and prints them.
+// noteEnds records ended rollouts, and prints them.
 func (s *service) noteEnds(now time.Time) {
 	for _, r := range s.rollouts {
 		if !r.ended.IsZero() || r.healthy.IsZero() {
@@ -151,7 +151,7 @@ func (s *service) noteEnds(now time.Time) {
 	}
 }
 
-// print prints a rollout that has ended.
+// print prints an ended rollout.
 func (s *service) print(r *rollout) {
 	line := fmt.Sprintf("rollout %2d -> %s: new tasks healthy after %5.1f s, old ones gone after %6.1f s", r.number, r.version.name,
 		r.healthy.Sub(r.begun).Seconds(), r.ended.Sub(r.begun).Seconds())
@@ -163,11 +163,11 @@ func (s *service) print(r *rollout) {
 	}
 }
 
-// bound is how long an old task may stay when the new ones are healthy: the longest attempt that it has, the 15 s for
-// which it keeps its protection then, and some heartbeats.
+// bound is how long an old task may remain once the new ones are healthy: its longest attempt, the
+// 15 s for which it then keeps its protection, and some heartbeats.
 func (o options) bound() time.Duration { return o.longest + 45*time.Second }
 
-// deploy begins a rollout.
+// deploy starts a rollout.
 func (s *service) deploy(number int, v version) *rollout {
 	_, long := s.w.receiver.count()
 	r := &rollout{number: number, version: v, begun: time.Now(), long: long}
@@ -177,15 +177,15 @@ func (s *service) deploy(number int, v version) *rollout {
 	return r
 }
 
-// rollOver deploys one version after the other, each when the tasks of the one before are healthy and have had some time
-// for long attempts of their own. Protected tasks of earlier versions may still run then, as with ECS.
+// rollOver deploys one version after the other, each when the previous tasks are healthy and have had some
+// time for long attempts. Protected tasks of earlier versions may still run then, as with ECS.
 func (s *service) rollOver(ctx context.Context, versions []version, r *receiver) error {
 	for number := range s.o.rollouts + 1 {
 		latest := s.deploy(number, versions[number%2])
 		if err := s.await(ctx, fmt.Sprintf("the new tasks of rollout %d", number), func() bool { return !latest.healthy.IsZero() }); err != nil {
 			return err
 		}
-		if number == 0 { // the first is judged like the others: with long attempts
+		if number == 0 { // like the others, the first is judged with long attempts
 			if err := s.await(ctx, "long attempts", func() bool { _, long := r.count(); return long > 1 }); err != nil {
 				return err
 			}
@@ -199,7 +199,7 @@ func (s *service) rollOver(ctx context.Context, versions []version, r *receiver)
 	return s.await(ctx, "the end of the old tasks", func() bool { return !s.rollouts[len(s.rollouts)-1].ended.IsZero() })
 }
 
-// await waits until the service is in a state.
+// await waits until the service reaches a state.
 func (s *service) await(ctx context.Context, what string, reached func() bool) error {
 	late := time.After(2*s.o.bound() + 5*s.o.longEvery)
 	for {
@@ -219,7 +219,7 @@ func (s *service) await(ctx context.Context, what string, reached func() bool) e
 	}
 }
 
-// kill ends all tasks that are left, when everything was judged.
+// kill ends all remaining tasks after the verdict.
 func (s *service) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +231,7 @@ func (s *service) kill() {
 	}
 }
 
-// api returns the address of a task that is healthy.
+// api returns the address of a healthy task.
 func (s *service) api() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

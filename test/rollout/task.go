@@ -30,7 +30,7 @@ type task struct {
 	ended                  time.Time // when the service saw that
 }
 
-// startTask starts a task with the environment that the ECS module gives it.
+// startTask starts a task with the environment of the ECS module.
 func startTask(ctx context.Context, o options, w *world, spawn program.Spawner, t *task) error {
 	var err error
 	if t.listen, err = freeport.Address(ctx); err != nil {
@@ -50,13 +50,13 @@ func startTask(ctx context.Context, o options, w *world, spawn program.Spawner, 
 	}
 	t.begun, t.exited = time.Now(), make(chan struct{})
 	go func() {
-		_ = t.command.Wait() // its state tells how it ended
+		_ = t.command.Wait() // its state has the outcome
 		close(t.exited)
 	}()
 	return nil
 }
 
-// stopSlack makes up for a drain that is scaled down to less than five seconds below the stop timeout, which nodes refuse.
+// stopSlack compensates for a scaled-down drain within five seconds of the stop timeout, which nodes refuse.
 const stopSlack = 5 * time.Second
 
 // alive reports whether the process runs.
@@ -69,7 +69,7 @@ func (t *task) alive() bool {
 	}
 }
 
-// probe asks /livez, as the container's health check does.
+// probe requests /livez, like the container's health check.
 func (t *task) probe(ctx context.Context, now time.Time) {
 	t.probed = now
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -88,7 +88,7 @@ func (t *task) probe(ctx context.Context, now time.Time) {
 	}
 }
 
-// stop sends SIGTERM, and when its time is over SIGKILL.
+// stop sends SIGTERM, and SIGKILL after the stop timeout.
 func (t *task) stop(now time.Time, patience time.Duration) {
 	switch {
 	case t.told.IsZero():

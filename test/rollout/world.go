@@ -23,17 +23,17 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// world is what the tasks of the service find: a database with jobs, the receiver that these call, and the agent.
+// world is the environment of the tasks: a database with jobs, the receiver of their requests, and the agent.
 type world struct {
 	database *postgres.Server
 	receiver *receiver
 	agent    *agent
 	url      string
-	from     time.Time // the first second that is judged
+	from     time.Time // the first judged second
 	dir      string    // of the database
 }
 
-// The names of what is declared.
+// Names of declared objects.
 const (
 	databaseName = "rollout"
 	appName      = "rollout"
@@ -47,7 +47,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	if !ok {
 		return nil, errors.New("no PostgreSQL on this machine; install it: apt-get install -y postgresql")
 	}
-	// Not in the run's directory: the path of a socket is at most 107 bytes.
+	// Not in the run's directory, because the path of a socket has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "rollout-pg-")
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	return w, nil
 }
 
-// declare writes the jobs: triggers that fire each second, in several jobs, and jobs of long attempts.
+// declare declares jobs with triggers that fire each second, and jobs with long attempts.
 func (w *world) declare(ctx context.Context, o options) error {
 	if err := store.Migrate(ctx, w.url); err != nil {
 		return err
@@ -133,7 +133,7 @@ func newTrigger(expression string) dispatcher.Trigger {
 	return trigger
 }
 
-// settle waits until all runs that were scheduled before an instant are over.
+// settle waits until all runs that were scheduled before an instant have ended.
 func (w *world) settle(ctx context.Context, to time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -187,7 +187,7 @@ func (w *world) close() error {
 	return errors.Join(err, w.database.Close(), os.RemoveAll(w.dir))
 }
 
-// buildVersion builds a version in a tree; empty: this one.
+// buildVersion builds a version in a tree, or in this one if tree is empty.
 func buildVersion(ctx context.Context, tree string, v version) error {
 	return program.Build(ctx, tree, v.program, "-ldflags", "-s -w -X main.version="+v.name, "./dispatcher/cmd/carillon")
 }

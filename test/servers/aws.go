@@ -1,5 +1,5 @@
-// Package servers serves what nodes call, for tests: AWS Secrets Manager, Parameter Store, KMS, STS, SQS and SNS, and
-// HashiCorp Vault. They speak the protocols of the real ones, check signatures and tokens, and fail as those do.
+// Package servers has the servers that nodes call, for tests: AWS Secrets Manager, Parameter Store, KMS, STS, SQS and
+// SNS, and HashiCorp Vault. They speak the real protocols, check signatures and tokens, and fail like the real ones.
 package servers
 
 import (
@@ -29,25 +29,25 @@ const (
 	SecretAccessKey = "wJalrXUtnFEMI"
 )
 
-// Fault is how a server responds instead. The zero value is none.
+// Fault is a failure of a server. The zero value means no failure.
 type Fault struct {
 	Status int
 	Code   string // of AWS, such as ThrottlingException
 	Slow   bool   // the response never comes
-	Body   string // sent as it is, in place of an error of the service
-	// Reset lets the service do what it is asked for, and breaks the connection in the middle of the response.
+	Body   string // sent unchanged, in place of an error of the service
+	// Reset makes the service process the request, and break the connection in the middle of the response.
 	Reset bool
-	// Echo repeats the credentials of the request wherever a response has room, with Status and Code; 0: as a success.
+	// Echo repeats the request's credentials wherever a response has room, with Status and Code; 0: as a success.
 	Echo bool
 }
 
-// Session is a role that was assumed.
+// Session is an assumed role.
 type Session struct {
 	Role, Name, ExternalID string
 	Tags                   map[string]string
 }
 
-// AWS is AWS in one server.
+// AWS serves all AWS services on one address.
 type AWS struct {
 	*httptest.Server
 	tb testing.TB
@@ -55,7 +55,7 @@ type AWS struct {
 	mu         sync.Mutex
 	secrets    map[string]map[string]string // by name and staging label
 	deleted    map[string]bool
-	parameters map[string][]string // by name, the oldest version first
+	parameters map[string][]string // by name, oldest version first
 	labels     map[string]int      // versions by NAME:LABEL
 	sessions   map[string]Session  // by access key id
 	faults     map[string]Fault    // by operation
@@ -64,7 +64,7 @@ type AWS struct {
 	messages   map[string][]Message // by the ARN of their queue or topic
 }
 
-// NewAWS starts a server, which ends with the test.
+// NewAWS starts a server that ends with the test.
 func NewAWS(tb testing.TB) *AWS {
 	tb.Helper()
 	a := &AWS{
@@ -85,7 +85,7 @@ func (a *AWS) Environment() []string {
 	}
 }
 
-// PutSecret stores a secret in Secrets Manager. What it replaces gets the label AWSPREVIOUS.
+// PutSecret stores a secret in Secrets Manager. The previous value gets the label AWSPREVIOUS.
 func (a *AWS) PutSecret(name, text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,14 +114,14 @@ func (a *AWS) PutParameter(name, text string, labels ...string) {
 	}
 }
 
-// Fail has an operation, such as GetSecretValue or AssumeRole, fail from now on. The zero Fault ends that.
+// Fail makes an operation, such as GetSecretValue or AssumeRole, fail from now on. The zero Fault ends that.
 func (a *AWS) Fail(operation string, f Fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.faults[operation] = f
 }
 
-// Allow sets a policy: what a session, whose Role is empty for the node itself, may read.
+// Allow sets a policy: the secrets that a session may read. Its Role is empty for the node itself.
 func (a *AWS) Allow(policy func(s Session, operation, name string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,7 +174,7 @@ func (a *AWS) serve(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, r, operation, body, form)
 }
 
-// respond checks a request and does what it asks for.
+// respond checks a request and serves it.
 func (a *AWS) respond(w http.ResponseWriter, r *http.Request, operation string, body []byte, form url.Values) {
 	session, code := a.authenticate(r, body)
 	switch {
@@ -191,7 +191,7 @@ func (a *AWS) respond(w http.ResponseWriter, r *http.Request, operation string, 
 	}
 }
 
-// operate serves the operations whose protocol is JSON.
+// operate serves the operations with JSON protocols.
 func (a *AWS) operate(w http.ResponseWriter, session Session, operation string, body []byte) {
 	in := awsInput{}
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -224,7 +224,7 @@ func (a *AWS) operate(w http.ResponseWriter, session Session, operation string, 
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// awsInput is what the operations take.
+// awsInput has the parameters of the operations.
 type awsInput struct {
 	SecretID          string `json:"SecretId"`
 	VersionStage      string
@@ -297,7 +297,7 @@ func (a *AWS) assumeRole(w http.ResponseWriter, form url.Values) {
 		id, "key-"+id, "session-"+id, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 }
 
-// authenticate checks the signature of a request, as AWS does: it signs what it received.
+// authenticate checks the signature of a request like AWS: it signs what it received.
 func (a *AWS) authenticate(r *http.Request, body []byte) (s Session, code string) {
 	id, scope, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential="), "/")
 	credentials := aws.Credentials{AccessKeyID: AccessKeyID, SecretAccessKey: SecretAccessKey}
@@ -314,7 +314,7 @@ func (a *AWS) authenticate(r *http.Request, body []byte) (s Session, code string
 		return s, "MissingAuthenticationTokenException"
 	}
 	target, _, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	query := "sts" // the service of the requests that are forms
+	query := "sts" // the service of form requests
 	if bytes.Contains(body, []byte("Action=Publish")) {
 		query = "sns"
 	}
@@ -329,7 +329,7 @@ func (a *AWS) authenticate(r *http.Request, body []byte) (s Session, code string
 	return s, ""
 }
 
-// verify signs a request again and returns the code of an error, empty if the signature is the same.
+// verify signs a request again and returns the error code for a different signature, or "".
 func verify(r *http.Request, address string, body []byte, credentials aws.Credentials, service, region string) (code string) {
 	given := r.Header.Get("Authorization")
 	again, err := http.NewRequestWithContext(r.Context(), r.Method, address, nil)
@@ -360,7 +360,7 @@ func verify(r *http.Request, address string, body []byte, credentials aws.Creden
 	return ""
 }
 
-// refuse responds with an error. Its message names accounts and roles, which nobody but operators should see.
+// refuse responds with an error. Its message names accounts and roles, which only operators should see.
 func refuse(w http.ResponseWriter, operation string, status int, code string) {
 	const message = "User: arn:aws:sts::123456789012:assumed-role/node/private is not authorized"
 	if operation == "AssumeRole" || operation == "Publish" {
@@ -370,7 +370,7 @@ func refuse(w http.ResponseWriter, operation string, status int, code string) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	switch operation { // some services name the code in a header, too
+	switch operation { // some services also send the code in a header
 	case "GetParameter":
 		w.Header().Set("X-Amzn-Errortype", code+":http://internal.amazon.com/coral/com.amazonaws.ssm/")
 	case "SendMessage":

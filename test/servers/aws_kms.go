@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// createKey returns a random key, encrypted by the key of KMS for its context.
+// createKey returns a random key, encrypted by the KMS key for its context.
 func (in awsInput) createKey() (out any, code string) {
 	if code := in.keyError(); code != "" {
 		return nil, code
@@ -43,7 +43,7 @@ func (in awsInput) keyError() string {
 	return ""
 }
 
-// cipher is that of a key of KMS, which follows from its ARN.
+// cipher returns the cipher of a KMS key, derived from its ARN.
 func (in awsInput) cipher() cipher.AEAD {
 	sum := sha256.Sum256([]byte(in.KeyID))
 	block, err := aes.NewCipher(sum[:])
@@ -58,6 +58,6 @@ func (in awsInput) cipher() cipher.AEAD {
 }
 
 func (in awsInput) context() []byte {
-	text, _ := json.Marshal(in.EncryptionContext) // sorted by its keys
+	text, _ := json.Marshal(in.EncryptionContext) // keys are sorted
 	return text
 }

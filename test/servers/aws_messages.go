@@ -1,7 +1,7 @@
 package servers
 
 import (
-	"crypto/md5" //nolint:gosec // SQS has it
+	"crypto/md5" //nolint:gosec // SQS uses it
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -16,12 +16,12 @@ import (
 	"unicode/utf8"
 )
 
-// Message is what a queue or topic got.
+// Message is a received message of a queue or topic.
 type Message struct {
 	ID, Body, Subject        string
 	Attributes               map[string]string
 	GroupID, DeduplicationID string
-	// By is who sent it; its Role is empty for the node itself.
+	// By is the sender; its Role is empty for the node itself.
 	By Session
 }
 
@@ -37,20 +37,20 @@ func (a *AWS) create(arn string) {
 	a.messages[arn] = []Message{}
 }
 
-// Messages returns what a queue or topic got, in order. What a FIFO one dropped as a duplicate is not among them.
+// Messages returns the messages of a queue or topic, in order, without the duplicates that a FIFO one dropped.
 func (a *AWS) Messages(arn string) []Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.messages[arn])
 }
 
-// mostMessage is how many bytes a message may have, by the service of its ARN.
+// mostMessage is the largest size of a message in bytes, by the service of its ARN.
 var mostMessage = map[string]int{"sqs": 1 << 20, "sns": 256 << 10}
 
-// attributeValue is an attribute as the APIs take it.
+// attributeValue is an attribute in the form of the APIs.
 type attributeValue struct{ DataType, StringValue string }
 
-// sendMessage serves SendMessage of SQS, whose protocol is AWS JSON 1.0.
+// sendMessage serves SendMessage of SQS with its protocol AWS JSON 1.0.
 func (a *AWS) sendMessage(w http.ResponseWriter, r *http.Request, by Session, body []byte) {
 	const operation = "SendMessage"
 	var in struct {
@@ -90,7 +90,7 @@ func (a *AWS) sendMessage(w http.ResponseWriter, r *http.Request, by Session, bo
 	})
 }
 
-// publish serves Publish of SNS, whose requests are forms and whose responses are XML.
+// publish serves Publish of SNS, with form requests and XML responses.
 func (a *AWS) publish(w http.ResponseWriter, by Session, form url.Values) {
 	const operation = "Publish"
 	m := Message{Body: form.Get("Message"), Subject: form.Get("Subject"), Attributes: map[string]string{}, By: by,
@@ -147,7 +147,7 @@ func echo(w http.ResponseWriter, r *http.Request, operation string, f Fault) {
 	_, _ = fmt.Fprintf(w, form, f.Code, said)
 }
 
-// take puts a message in a queue or topic, and returns its id or how it is refused; gone is the code for one that is not there.
+// take puts a message in a queue or topic, and returns its id or the error; gone is the code for a missing one.
 func (a *AWS) take(operation, arn string, m Message, gone string, goneStatus int) (id string, status int, code string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,7 +177,7 @@ func (a *AWS) take(operation, arn string, m Message, gone string, goneStatus int
 
 var attributeForm = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// wrong returns the code of the error of a message that AWS would refuse; empty: of none.
+// wrong returns the error code for a message that AWS would refuse, or "".
 func wrong(m Message, most int) (code string) {
 	size := len(m.Body) + len(m.Subject)
 	for name, value := range m.Attributes {
@@ -196,7 +196,7 @@ func wrong(m Message, most int) (code string) {
 	return ""
 }
 
-// queryCode is how SQS names an error to clients of its older protocol, which newer ones read, too.
+// queryCode returns SQS's name of an error for clients of its older protocol, which newer ones read, too.
 func queryCode(code string) string {
 	if code == "QueueDoesNotExist" {
 		return "AWS.SimpleQueueService.NonExistentQueue"
@@ -205,11 +205,11 @@ func queryCode(code string) string {
 }
 
 func md5Of(text []byte) string {
-	sum := md5.Sum(text) //nolint:gosec // SQS has it
+	sum := md5.Sum(text) //nolint:gosec // SQS uses it
 	return hex.EncodeToString(sum[:])
 }
 
-// attributeBytes is what SQS computes the checksum of attributes of.
+// attributeBytes returns the bytes for SQS's checksum of attributes.
 func attributeBytes(attributes map[string]string) []byte {
 	var out []byte
 	add := func(text string) {

@@ -25,16 +25,16 @@ type Collector struct {
 	status   int
 	requests int
 	header   http.Header
-	hanging  chan struct{} // nil: it responds
+	hanging  chan struct{} // nil while it responds
 }
 
-// CollectedSpan is a span with the name of the node that made it.
+// CollectedSpan is a span with the name of its node.
 type CollectedSpan struct {
 	*tracepb.Span
 	Node string
 }
 
-// Attribute returns an attribute as text; empty: there is none.
+// Attribute returns an attribute as text, or "".
 func (s CollectedSpan) Attribute(key string) string {
 	for _, a := range s.Attributes {
 		if a.Key == key {
@@ -47,7 +47,7 @@ func (s CollectedSpan) Attribute(key string) string {
 	return ""
 }
 
-// LinksBySpan returns why the span has links, by trace and span in hexadecimal.
+// LinksBySpan returns the reasons of the span's links, by trace and span in hexadecimal.
 func (s CollectedSpan) LinksBySpan() map[string]string {
 	all := map[string]string{}
 	for _, link := range s.Links {
@@ -60,7 +60,7 @@ func (s CollectedSpan) LinksBySpan() map[string]string {
 	return all
 }
 
-// NewCollector starts a collector, which a test ends.
+// NewCollector starts a collector that ends with the test.
 func NewCollector(t *testing.T) *Collector {
 	t.Helper()
 	c := &Collector{status: http.StatusOK}
@@ -72,7 +72,7 @@ func NewCollector(t *testing.T) *Collector {
 	return c
 }
 
-// Hang lets it take requests and respond to none, or respond to all again.
+// Hang makes it accept requests without responses, or respond to all again.
 func (c *Collector) Hang(hangs bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,21 +92,21 @@ func (c *Collector) Respond(status int) {
 	c.status = status
 }
 
-// Spans returns all spans that it received.
+// Spans returns all received spans.
 func (c *Collector) Spans() []CollectedSpan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]CollectedSpan(nil), c.spans...)
 }
 
-// Requests returns how many requests came, and the header of the last one.
+// Requests returns the number of requests, and the header of the last one.
 func (c *Collector) Requests() (int, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.requests, c.header
 }
 
-// Holds tells whether any request held a text.
+// Holds reports whether any request contained a text.
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type Systemd struct {
 	came []notification
 }
 
-// notification is a datagram, and when it came.
+// notification is a datagram with its time of arrival.
 type notification struct {
 	at    time.Time
 	lines []string
@@ -28,7 +28,7 @@ type notification struct {
 // NewSystemd listens on a socket.
 func NewSystemd(t *testing.T) *Systemd {
 	t.Helper()
-	// The path of a socket has at most 107 bytes, which the name of the test would use up.
+	// The path of a socket has at most 107 bytes, too few for the name of the test.
 	dir, err := os.MkdirTemp("", "notify")
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func NewSystemd(t *testing.T) *Systemd {
 	return s
 }
 
-// Environment is what systemd sets for a unit with a watchdog of that many microseconds; empty: without.
+// Environment returns systemd's variables for a unit with a watchdog of that many microseconds; empty for none.
 func (s *Systemd) Environment(watchdog string) []string {
 	env := []string{"NOTIFY_SOCKET=" + s.path}
 	if watchdog != "" {
@@ -65,7 +65,7 @@ func (s *Systemd) Environment(watchdog string) []string {
 	return env
 }
 
-// Times returns when messages with a line of that prefix came.
+// Times returns the arrival times of messages with a line of that prefix.
 func (s *Systemd) Times(prefix string) []time.Time {
 	s.more.L.Lock()
 	defer s.more.L.Unlock()
@@ -81,7 +81,7 @@ func (s *Systemd) times(prefix string) (times []time.Time) {
 	return times
 }
 
-// Await waits for n messages with a line of that prefix, for five minutes at most.
+// Await waits for n messages with a line of that prefix, for at most five minutes.
 func (s *Systemd) Await(prefix string, n int) {
 	s.t.Helper()
 	late := false
@@ -102,8 +102,8 @@ func (s *Systemd) Await(prefix string, n int) {
 	}
 }
 
-// SoFar returns how many messages with a line of that prefix have been sent. It sends one of its own and waits for it, so that none
-// is on its way.
+// SoFar returns the number of sent messages with a line of that prefix. It sends a message and
+// waits for it, so that no earlier one is still under way.
 func (s *Systemd) SoFar(prefix string) int {
 	s.t.Helper()
 	before := len(s.Times("BARRIER=1"))
@@ -114,7 +114,7 @@ func (s *Systemd) SoFar(prefix string) int {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_ = socket.Close() // the message is on its way
+	_ = socket.Close() // the message is under way
 	s.Await("BARRIER=1", before+1)
 	return len(s.Times(prefix))
 }

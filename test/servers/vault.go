@@ -16,19 +16,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// ServerID is what a login with AWS must be signed for.
+// ServerID must be in the signature of an AWS login.
 const ServerID = "vault.test"
 
-// ServiceAccount is the token of the service account that may log in with Kubernetes.
+// ServiceAccount is the token of the service account for the login with Kubernetes.
 const ServiceAccount = "service-account-token"
 
-// Vault is a server of HashiCorp Vault with the auth methods kubernetes and aws, and with engines KV version 2.
+// Vault is a HashiCorp Vault server with the auth methods kubernetes and aws, and with KV version 2 engines.
 type Vault struct {
 	*httptest.Server
 
 	mu      sync.Mutex
 	secrets map[string][]*version // by path of the API
-	tokens  map[string]string     // roles by tokens that are valid; the role of a token without login is "root"
+	tokens  map[string]string     // roles by valid token; a token without login has the role "root"
 	logins  map[string]int        // by role
 	reads   int
 	lease   time.Duration
@@ -41,7 +41,7 @@ type version struct {
 	deleted bool
 }
 
-// NewVault starts a server that ends with the test, and accepts a token.
+// NewVault starts a server that ends with the test. token is its initial token.
 func NewVault(tb testing.TB, token string) *Vault {
 	tb.Helper()
 	v := &Vault{
@@ -53,7 +53,7 @@ func NewVault(tb testing.TB, token string) *Vault {
 	return v
 }
 
-// Put adds a version of a secret, whose path is one of the API, such as secret/data/billing.
+// Put adds a version of a secret, with a path of the API such as secret/data/billing.
 func (v *Vault) Put(path string, data map[string]any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -68,7 +68,7 @@ func (v *Vault) Delete(path string) {
 	all[len(all)-1].deleted = true
 }
 
-// Fail has all requests fail from now on. The zero Fault ends that.
+// Fail makes all requests fail from now on. The zero Fault ends that.
 func (v *Vault) Fail(f Fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,21 +82,21 @@ func (v *Vault) Allow(policy func(role, path string) bool) {
 	v.allow = policy
 }
 
-// Revoke ends all tokens.
+// Revoke invalidates all tokens.
 func (v *Vault) Revoke() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	clear(v.tokens)
 }
 
-// Accept accepts a token from now on.
+// Accept makes a token valid.
 func (v *Vault) Accept(token string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.tokens[token] = "root"
 }
 
-// Reads and Logins count requests that succeeded.
+// Reads returns the number of successful reads.
 func (v *Vault) Reads() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -203,7 +203,7 @@ func (v *Vault) login(w http.ResponseWriter, method string, body []byte) {
 	}})
 }
 
-// verifyAWSLogin checks the request to STS that a login has signed, as STS would; empty if it is genuine.
+// verifyAWSLogin checks the signed STS request of a login like STS; it returns "" if it is genuine.
 func verifyAWSLogin(method, address string, body, headers []byte) string {
 	given := http.Header{}
 	if err := json.Unmarshal(headers, &given); err != nil {
@@ -212,7 +212,7 @@ func verifyAWSLogin(method, address string, body, headers []byte) string {
 	if given.Get("X-Vault-Aws-Iam-Server-Id") != ServerID || !strings.Contains(given.Get("Authorization"), "x-vault-aws-iam-server-id") {
 		return "error validating X-Vault-AWS-IAM-Server-ID header: missing header"
 	}
-	r, err := http.NewRequest(method, address, bytes.NewReader(body)) //nolint:noctx // it is only compared
+	r, err := http.NewRequest(method, address, bytes.NewReader(body)) //nolint:noctx // never sent, only compared
 	if err != nil || r.URL.Scheme != "https" || !strings.HasPrefix(r.URL.Host, "sts.") || !strings.HasSuffix(r.URL.Host, ".amazonaws.com") {
 		return "error making upstream request: host"
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// This file holds what happened to the jobs of some apps before they were multiplied. The store does it, so that rows
-// look as they do after it; then the times are set back.
+// Changes to the jobs of some apps before the jobs are multiplied. The store makes them, so that
+// the rows look as usual; then the times are set back.
 
 // inOld calls do with a store of the old database.
 func (w *world) inOld(ctx context.Context, do func(*store.Store) error) error {
@@ -25,7 +25,7 @@ func (w *world) inOld(ctx context.Context, do func(*store.Store) error) error {
 	return errors.Join(do(s), s.Close())
 }
 
-// disable switches an app off.
+// disable disables an app.
 func (w *world) disable(ctx context.Context) error {
 	return w.inOld(ctx, func(s *store.Store) error {
 		app, err := s.App(ctx, disabled)
@@ -38,13 +38,13 @@ func (w *world) disable(ctx context.Context) error {
 	})
 }
 
-// deleteGone deletes the job that stands for all deleted ones, long ago.
+// deleteGone deletes the job that stands for all jobs deleted long ago.
 func (w *world) deleteGone(ctx context.Context) error {
 	err := w.inOld(ctx, func(s *store.Store) error { return s.DeleteJob(ctx, gone, "job-0", bySoak()) })
 	return errors.Join(err, w.setBack(ctx, gone))
 }
 
-// removeTriggers removes all triggers but one from a job that lives on, long ago.
+// removeTriggers removes all triggers but one from a job that continues, long ago.
 func (w *world) removeTriggers(ctx context.Context) error {
 	const app = idle + "-removed"
 	err := w.inOld(ctx, func(s *store.Store) error {
@@ -63,7 +63,7 @@ func (w *world) removeTriggers(ctx context.Context) error {
 	return errors.Join(err, w.setBack(ctx, app))
 }
 
-// setBack lets an app's deletions have happened long ago, and what they ended have ended then.
+// setBack moves an app's deletions, and the ends of trigger revisions, into the distant past.
 func (w *world) setBack(ctx context.Context, app string) error {
 	then := time.Now().Add(-longAgo).UnixMilli()
 	for _, statement := range []string{
@@ -79,17 +79,17 @@ func (w *world) setBack(ctx context.Context, app string) error {
 	return nil
 }
 
-// labelSets is how many sets of labels the labelled jobs require. One node of a fleet has the labels of the last set.
+// labelSets is the number of label sets that the labelled jobs require. One node of a fleet has the last set.
 const labelSets = 1000
 
 func requireLabels(job *dispatcher.Job) { job.NodeLabels = input.Labels{"zone": "z0"} }
 
-// switchOffLabelled leaves the trigger as the handler does when no live node has the labels of its job.
+// switchOffLabelled puts the trigger into the state that the handler sets if no live node has the labels of its job.
 func (w *world) switchOffLabelled(ctx context.Context) error {
 	return w.old.execute(ctx, `UPDATE trigger_clock SET off = off | 8 WHERE app_id = $1`, run.AppID(labelled))
 }
 
-// varyLabels gives the labelled jobs different labels: the tables hold copies of one set.
+// varyLabels gives the labelled jobs different labels, because all copies have the same set.
 func (w *world) varyLabels(ctx context.Context) error {
 	set := fmt.Sprintf(`CASE WHEN mod(%%[1]s, %[1]d) = 0 THEN '%[2]s' ELSE 'zone=z' || mod(%%[1]s, %[1]d) END`, labelSets, servedLabels())
 	for _, statement := range []string{
@@ -106,7 +106,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 	return nil
 }
 
-// retire deletes an app that once kept its history for ten years.
+// retire deletes an app that kept its history for ten years.
 func (w *world) retire(ctx context.Context) error {
 	return w.inOld(ctx, func(s *store.Store) error {
 		app := access.App{

@@ -16,25 +16,25 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Times of what happened long ago.
+// Times in the distant past.
 const (
 	dayLength = 24 * time.Hour
 	longAgo   = 400 * dayLength // beyond every retention
 )
 
-// kept is the longest retention, and briefly that of the app that keeps less than others.
+// kept is the longest retention, and briefly the shorter one of one app.
 func (o options) kept() time.Duration    { return time.Duration(o.days) * dayLength }
 func (o options) briefly() time.Duration { return max(o.kept()/4, input.MinRetention) }
 
-// kind is an app whose one job stands for many.
+// kind is an app with one job that stands for many.
 type kind struct {
 	app       string
 	retention time.Duration
 	triggers  int
 	perJob    int
-	due       string                      // SQL: when the triggers of copy n are due; empty: as those of the job
-	change    func(*dispatcher.Job)       // of the job before it is declared
-	finish    func(context.Context) error // before the copies are made
+	due       string                      // SQL: when the triggers of copy n are due; empty for the job's times
+	change    func(*dispatcher.Job)       // changes the job before its declaration
+	finish    func(context.Context) error // runs before the copies are made
 }
 
 func (w *world) kinds() []kind {
@@ -50,8 +50,8 @@ func (w *world) kinds() []kind {
 	}
 }
 
-// ageDefinitions declares one job of each kind through the store, and multiplies its rows: a million triggers through
-// the API would take an hour. A copy has the ids that follow from its names, so it cannot be told from a declared job.
+// ageDefinitions declares one job of each kind through the store, and multiplies its rows: a million triggers
+// through the API would take an hour. The ids of copies follow from their names, so copies look like declared jobs.
 func (w *world) ageDefinitions(ctx context.Context) error {
 	if err := w.declareNeighbours(ctx); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (w *world) declareKind(ctx context.Context, k kind) error {
 	return w.old.multiply(ctx, k.app, k.triggers/k.perJob, k.due)
 }
 
-// declareNeighbours declares the apps that make the database crowded.
+// declareNeighbours declares the apps that fill the database.
 func (w *world) declareNeighbours(ctx context.Context) error {
 	for _, crowd := range []struct {
 		app    string
@@ -112,18 +112,18 @@ func (o options) hangingJobs() int {
 	return hangingJobs
 }
 
-// tomorrow spreads copies over the day that begins an hour from now. The prime scatters what is due one after the
-// other over the table.
+// tomorrow spreads copies over the day that begins an hour from now. The prime scatters consecutive
+// due times over the table.
 func tomorrow(copies int) string {
 	return fmt.Sprintf("%d + (n * 7919 %% %[2]d) * %d / %[2]d", time.Now().Add(time.Hour).UnixMilli(), copies, dayLength.Milliseconds())
 }
 
-// overdue has copies due in the hour before now, one after the other.
+// overdue makes copies due in the hour before now, one after the other.
 func overdue() string {
 	return fmt.Sprintf("%d + n * 7919 %% %d", time.Now().Add(-time.Hour).UnixMilli(), (50 * time.Minute).Milliseconds())
 }
 
-// multiply makes copies of the job job-0 of an app, with its triggers, as many jobs as that in all.
+// multiply copies the job job-0 of an app with its triggers, until the app has so many jobs.
 func (d *database) multiply(ctx context.Context, app string, jobs int, due string) error {
 	// As run.JobID and TriggerID: 63 bits of a hash of the names.
 	id := func(kind, names string) string {
@@ -168,7 +168,7 @@ func (d *database) multiply(ctx context.Context, app string, jobs int, due strin
 	return group.Wait()
 }
 
-// columns returns the columns of a table, and the same of a row r, with other values for some.
+// columns returns the columns of a table, and the values of a row r with some replaced.
 func (d *database) columns(ctx context.Context, table string, set map[string]string) (names, values string, err error) {
 	// $1 table
 	const list = `SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`

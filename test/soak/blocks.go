@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// quiet stops what would read blocks besides the measurement, and waits for what has begun.
+// quiet stops other work that reads blocks, and waits for its end.
 func (w *world) quiet(ctx context.Context) error {
 	for _, statement := range []string{"ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()"} {
 		if _, err := w.admin.Exec(ctx, statement); err != nil {
@@ -28,12 +28,12 @@ func (w *world) quiet(ctx context.Context) error {
 	return nil
 }
 
-// measureBlocks counts the blocks that each cost reads in each database, cached or not. Unlike a time it is the same
-// on a busy machine.
+// measureBlocks counts the blocks that each cost reads in each database, cached or not. Unlike a
+// time, the number is the same on a busy machine.
 func (w *world) measureBlocks(ctx context.Context) error {
 	var blocks [2][]float64
 	group, within := errgroup.WithContext(ctx)
-	for i, d := range w.both() { // at once: what one reads does not count for the other
+	for i, d := range w.both() { // at once: the reads of one do not count for the other
 		group.Go(func() (err error) {
 			if blocks[i], err = w.blocksOf(within, d); err != nil {
 				err = fmt.Errorf("blocks in the %s database: %w", d.name, err)
@@ -50,10 +50,10 @@ func (w *world) measureBlocks(ctx context.Context) error {
 	return nil
 }
 
-// Each cost is taken that often, one after the other, after a first time that fills caches.
+// blockRounds is how often each cost is measured, after a first time that fills caches.
 const blockRounds = 5
 
-// blocksOf returns the blocks of each step.
+// blocksOf returns the number of blocks for each step.
 func (w *world) blocksOf(ctx context.Context, d *database) (blocks []float64, err error) {
 	b, err := d.openBench(ctx, probe, 1)
 	if err != nil {
@@ -88,11 +88,11 @@ func (w *world) blocksOf(ctx context.Context, d *database) (blocks []float64, er
 	return blocks, nil
 }
 
-// flushInterval is longer than the time after which a backend of PostgreSQL reports its statistics with the next
-// statement.
+// flushInterval is longer than the interval after which a PostgreSQL backend reports its statistics
+// at the next statement.
 const flushInterval = 1100 * time.Millisecond
 
-// read returns how many blocks have been read so far, as the store's only connection and this one report them.
+// read returns the number of blocks read so far, as reported by the store's only connection and by this one.
 func (b *bench) read(ctx context.Context) (int64, error) {
 	if err := pause(ctx, flushInterval); err != nil {
 		return 0, err

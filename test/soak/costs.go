@@ -13,10 +13,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// batchSize is how many fires the measured claims, records and retries handle.
+// batchSize is the number of fires in the measured claims, records and retries.
 const batchSize = 100
 
-// bench is a store on one database, with a node of its own, and what its costs are measured with.
+// bench is a store on one database, with its own node and the data to measure costs.
 type bench struct {
 	*database
 	store *store.Store
@@ -25,11 +25,11 @@ type bench struct {
 	due   []dispatcher.DueTrigger // of an app, in turns
 	jobs  map[int64]int64         // their jobs
 	at    int
-	held  [][]run.HeldRun // batches that a step left to the next
-	floor time.Time       // nothing that is on time is due earlier
+	held  [][]run.HeldRun // batches that a step left for the next
+	floor time.Time       // earliest due time of a punctual fire
 }
 
-// openBench opens a store, registers a node and reads the triggers of an app. connections 0: as many as a node has.
+// openBench opens a store, registers a node and reads the triggers of an app. connections 0 means a node's number.
 func (d *database) openBench(ctx context.Context, app string, connections int) (*bench, error) {
 	s, err := store.Open(ctx, d.url, store.Options{Options: db.Options{MaxConns: connections}})
 	if err != nil {
@@ -75,12 +75,12 @@ func (b *bench) prepare(ctx context.Context, app string) error {
 	return nil
 }
 
-// leave ends the node.
+// leave deregisters the node.
 func (b *bench) leave(ctx context.Context) error {
 	return errors.Join(b.store.Deregister(ctx, b.node), b.store.Close())
 }
 
-// claim fires the next batch of triggers, and moves each by a time.
+// claim fires the next batch of triggers, and moves each by a duration.
 func (b *bench) claim(ctx context.Context, size int, by time.Duration) error {
 	if b.at+size > len(b.due) {
 		b.at = 0
@@ -109,7 +109,7 @@ func (b *bench) claim(ctx context.Context, size int, by time.Duration) error {
 	return nil
 }
 
-// record ends a batch of the runs that are held: for good, or to be attempted again now.
+// record ends a batch of runs in flight: for good, or for another attempt now.
 func (b *bench) record(ctx context.Context, again bool) error {
 	if len(b.held) == 0 {
 		return errors.New("nothing is held")
@@ -132,7 +132,7 @@ func (b *bench) record(ctx context.Context, again bool) error {
 	return b.store.Record(ctx, records)
 }
 
-// retry adopts a batch of what was set to be attempted again.
+// retry adopts a batch of runs that wait for another attempt.
 func (b *bench) retry(ctx context.Context) error {
 	held, err := b.adopt(ctx, dispatcher.AdoptQuery{
 		Apps: b.apps, Node: b.node, Token: run.Token(rand.Int64() | 1), Limit: batchSize, Retries: true,
@@ -144,7 +144,7 @@ func (b *bench) retry(ctx context.Context) error {
 	return err
 }
 
-// adopt takes runs as a node does.
+// adopt takes runs like a node.
 func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]run.HeldRun, error) {
 	runs, err := b.store.Adoptable(ctx, query)
 	if err != nil || len(runs) == 0 {
@@ -153,9 +153,9 @@ func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]run.H
 	return b.store.Adopt(ctx, query, runs)
 }
 
-// emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none. It looks as a node does
-// ten minutes later: of nodes that died it is noted by then that nothing is left of them, and a look for retries begins half a
-// minute before, if nothing earlier is left.
+// emptyAdoption looks for runs without a live node, or for due retries, and finds none. It looks
+// like a node ten minutes later: by then, dead nodes are known to have no runs left, and a look for
+// retries begins half a minute earlier, if nothing earlier is left.
 func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
 	query := dispatcher.AdoptQuery{
 		Apps: b.apps, Node: b.node, Token: run.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
@@ -171,13 +171,13 @@ func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
 	return err
 }
 
-// poll reads what is due in a window, as a node alone does.
+// poll reads the due triggers of a window, like a single node.
 func (b *bench) poll(ctx context.Context) error {
 	_, err := b.window(ctx, dispatcher.DueQuery{From: b.floor, Until: time.Now().Add(6 * time.Second), Limit: 5000})
 	return err
 }
 
-// sweep looks for what other nodes have left.
+// sweep looks for triggers that other nodes have left.
 func (b *bench) sweep(ctx context.Context) error {
 	_, err := b.window(ctx, dispatcher.DueQuery{From: b.floor, Until: time.Now().Add(-time.Second), Limit: 5000})
 	return err
@@ -204,7 +204,7 @@ type step struct {
 	do   func(*bench, context.Context) error
 }
 
-// steps are the costs in the order in which they are taken: a claim comes before the record of what it won.
+// steps are the costs in order: a claim comes before the record of its runs.
 func steps() []step {
 	again := func(b *bench, ctx context.Context) error { return b.record(ctx, true) }
 	end := func(b *bench, ctx context.Context) error { return b.record(ctx, false) }
@@ -219,27 +219,27 @@ func steps() []step {
 	}
 }
 
-// rolledUp is how many jobs a measured roll-up looks at: no more than the young database has.
+// rolledUp is the number of jobs in a measured roll-up: no more than the young database has.
 const rolledUp = 10
 
-// rollUp works out the states of a page of jobs.
+// rollUp computes the states of a page of jobs.
 func (b *bench) rollUp(ctx context.Context) error {
 	_, err := b.store.RollUp(ctx, rolledUp)
 	return err
 }
 
-// measureCosts takes each cost in turns from both databases, without nodes that would be in the way: first how long it
-// takes, then how many blocks it reads.
+// measureCosts measures each cost in turns in both databases, while no fleet runs: first the time,
+// then the number of blocks read.
 func (w *world) measureCosts(ctx context.Context) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
 	}
-	// The second part opens stores of its own: what connections of the first have read is reported up to ten seconds
-	// late, but before they close.
+	// The second part opens separate stores: connections of the first report their reads up to ten
+	// seconds late, but not after their end.
 	return errors.Join(w.measureTimes(ctx), w.measureBlocks(ctx))
 }
 
-// measureTimes takes each cost in turns.
+// measureTimes measures the time of each cost in turns.
 func (w *world) measureTimes(ctx context.Context) (err error) {
 	took := map[string][2][]float64{}
 	var benches [2]*bench
@@ -277,8 +277,8 @@ func (w *world) measureTimes(ctx context.Context) (err error) {
 	return w.adoptionLocks(ctx, benches)
 }
 
-// takeLeft adopts what the fleet left when it stopped, and what was due for its next attempt, so that there is nothing
-// to adopt.
+// takeLeft adopts the runs that the fleet left when it stopped, and due retries, so that later
+// adoptions find nothing.
 func (b *bench) takeLeft(ctx context.Context) error {
 	for _, retries := range []bool{false, true} {
 		for more := true; more; {

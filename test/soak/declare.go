@@ -16,14 +16,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// The apps. Both databases have the first two; the others make the old one old and crowded.
+// The apps. Both databases have the first two; the others make the old database old and full.
 const (
-	healthy   = "healthy"   // fires each second; its lateness is what a user feels
-	probe     = "probe"     // what costs are measured with
+	healthy   = "healthy"   // fires each second; its lateness is what users notice
+	probe     = "probe"     // measures costs
 	neighbour = "neighbour" // works, on the host of the broken one
 	broken    = "broken"    // every response is 503
 	hanging   = "hanging"   // every target hangs
-	churning  = "churning"  // fires during the snapshot, before anything is measured
+	churning  = "churning"  // fires during the snapshot, before the measurements
 	idle      = "idle"      // fires tomorrow at the earliest, and has most of the history
 	brief     = "brief"     // the same, but keeps its history for a shorter time
 	disabled  = "disabled"  // overdue
@@ -32,17 +32,17 @@ const (
 	retired   = "retired"   // deleted itself, and once kept its history for ten years
 )
 
-// Sizes that do not follow from the options.
+// Sizes that do not depend on the options.
 const (
 	perJob        = 10     // triggers of most jobs
 	churnTriggers = 10_000 // at most
 	hangingJobs   = 400
 	brokenJobs    = 20
 	neighbourJobs = 50
-	beat          = 10 * time.Second // interval of the neighbours that do not fire each second
+	beat          = 10 * time.Second // interval of neighbours that do not fire each second
 )
 
-// probes is how many triggers costs are measured with: enough that no batch waits for triggers.
+// probes returns the number of triggers for the costs: so many that no batch waits for triggers.
 func (o options) probes() int {
 	if o.short {
 		return 500
@@ -50,10 +50,10 @@ func (o options) probes() int {
 	return 2_000
 }
 
-// bySoak is who changes definitions.
+// bySoak is the actor of changes.
 func bySoak() input.Change { return input.Change{Actor: "soak", Operator: true} }
 
-// boundless are bounds that no app of the soak runs into.
+// boundless are bounds that no app of the soak reaches.
 func boundless() *target.Bounds {
 	return &target.Bounds{Quotas: target.Quotas{
 		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
@@ -62,10 +62,10 @@ func boundless() *target.Bounds {
 	}}
 }
 
-// far is when triggers are due for the first time that nothing has moved yet.
+// far is the first due time of triggers until something moves them.
 func far() time.Time { return time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second) }
 
-// declareBoth declares what both databases have.
+// declareBoth declares the apps of both databases.
 func (w *world) declareBoth(ctx context.Context) error {
 	for _, d := range w.both() {
 		if err := d.declare(ctx, access.App{Name: healthy}, jobsOf(healthy, w.rate, w.targets.working, time.Second)); err != nil {
@@ -78,7 +78,7 @@ func (w *world) declareBoth(ctx context.Context) error {
 	return nil
 }
 
-// declare puts an app and its jobs, as users do.
+// declare puts an app and its jobs, like users.
 func (d *database) declare(ctx context.Context, app access.App, jobs []dispatcher.Job) (err error) {
 	s, err := store.Open(ctx, d.url, store.Options{})
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *database) declare(ctx context.Context, app access.App, jobs []dispatche
 	return group.Wait()
 }
 
-// jobsOf returns jobs with that many triggers, which fire at an interval one after the other.
+// jobsOf returns jobs with so many triggers, which fire at an interval one after the other.
 func jobsOf(app string, triggers int, url string, every time.Duration) (jobs []dispatcher.Job) {
 	first := far()
 	for i := range triggers {
@@ -137,8 +137,8 @@ func newJob(app string, number int, url string) dispatcher.Job {
 	return job
 }
 
-// newTrigger fires at an interval from an instant on. However late a fire is, it still runs: what is missed would hide
-// how late it is.
+// newTrigger fires at an interval, starting at an instant. Fires run however late they are:
+// misfires would hide the lateness.
 func newTrigger(every time.Duration, start time.Time) dispatcher.Trigger {
 	var t dispatcher.Trigger
 	t.SetDefaults()
@@ -147,7 +147,7 @@ func newTrigger(every time.Duration, start time.Time) dispatcher.Trigger {
 	return t
 }
 
-// begin lets everything that fires in a turn have begun to fire long ago: only its next fire is still to be set.
+// begin makes all triggers of a turn start long ago, so that only their next fires must be set.
 func (d *database) begin(ctx context.Context) error {
 	// $1 apps, $2 what every interval divides, milliseconds
 	const begin = `UPDATE triggers SET start_at = start_at - $2, anchor_at = anchor_at - $2 WHERE app_id = ANY($1)`
@@ -155,12 +155,12 @@ func (d *database) begin(ctx context.Context) error {
 	return d.execute(ctx, begin, append(everySecond, everyBeat...), (7 * dayLength).Milliseconds())
 }
 
-// firing are the ids of the apps that fire in a turn, by the interval of their triggers.
+// firing returns the ids of the apps that fire in a turn, by the interval of their triggers.
 func firing() (everySecond, everyBeat []int64) {
 	return []int64{run.AppID(healthy), run.AppID(broken)}, []int64{run.AppID(neighbour), run.AppID(hanging)}
 }
 
-// setDue moves the next fires of everything that fires in a turn, so that nothing is left over from the turn before.
+// setDue moves the next fires of all apps of a turn, so that none is left over from the previous turn.
 func (w *world) setDue(ctx context.Context, d *database) error {
 	// $1 apps, $2 when the first is due at the earliest, $3 the interval, milliseconds
 	const move = `UPDATE trigger_clock SET
@@ -174,8 +174,8 @@ func (w *world) setDue(ctx context.Context, d *database) error {
 		d.execute(ctx, move, everyBeat, soon, beat.Milliseconds()))
 }
 
-// setDueOnly moves the next fires of the healthy app to a time, and those of its neighbours out of the way, so that a
-// poll finds as many in both databases. It returns when the first is due.
+// setDueOnly moves the next fires of the healthy app to a time, and those of its neighbours out of the way,
+// so that a poll finds the same number in both databases. It returns the earliest due time.
 func (w *world) setDueOnly(ctx context.Context, d *database) (floor time.Time, err error) {
 	floor = time.Now().Truncate(time.Second)
 	// $1 app, $2 when
@@ -192,5 +192,5 @@ func (w *world) setDueOnly(ctx context.Context, d *database) (floor time.Time, e
 	return floor, nil
 }
 
-// servedLabels are those that one node of a fleet has.
+// servedLabels are the labels of one node of a fleet.
 func servedLabels() input.Labels { return input.Labels{"disk": "ssd"} }

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// figure is one measurement of both databases. Where the young one has nothing to compare, young is nil.
+// figure is one measurement of both databases. young is nil if the young database has nothing to compare.
 type figure struct {
 	Name  string   `json:"figure"`
 	Unit  string   `json:"unit"`
 	Old   float64  `json:"old"`
 	Young *float64 `json:"young,omitempty"`
-	// Ratio is that of old to young. For costs it is the median of the rounds' ratios.
+	// Ratio is old to young. For costs it is the median of the rounds' ratios.
 	Ratio *float64 `json:"ratio,omitempty"`
 }
 
-// figures are all measurements, in the order in which they were taken.
+// figures are all measurements, in order.
 type figures []figure
 
-// add notes a figure that the young database does not have.
+// add adds a figure of the old database alone.
 func (f *figures) add(name, unit string, old float64) {
 	*f = append(*f, figure{Name: name, Unit: unit, Old: rounded(old)})
 }
 
-// compare notes a figure of both databases.
+// compare adds a figure of both databases.
 func (f *figures) compare(name, unit string, old, young float64) {
 	one := figure{Name: name, Unit: unit, Old: rounded(old), Young: some(rounded(young))}
 	if young > 0 {
@@ -35,7 +35,7 @@ func (f *figures) compare(name, unit string, old, young float64) {
 	*f = append(*f, one)
 }
 
-// inTurns notes the medians of values that were taken in turns, and the median of the ratios of each turn.
+// inTurns adds the medians of values that were measured in turns, and the median of their ratios.
 func (f *figures) inTurns(name, unit string, old, young []float64) {
 	ratios := make([]float64, 0, len(old))
 	for i := range min(len(old), len(young)) {
@@ -49,7 +49,7 @@ func (f *figures) inTurns(name, unit string, old, young []float64) {
 	}
 }
 
-// find returns the figure of a name.
+// find returns the figure with a name.
 func (f figures) find(name string) (figure, bool) {
 	i := slices.IndexFunc(f, func(one figure) bool { return one.Name == name })
 	if i < 0 {
@@ -58,7 +58,7 @@ func (f figures) find(name string) (figure, bool) {
 	return f[i], true
 }
 
-// write writes one figure a line.
+// write writes one figure per line.
 func write(w io.Writer, all figures) error {
 	encoder := json.NewEncoder(w)
 	for _, one := range all {
@@ -71,7 +71,7 @@ func write(w io.Writer, all figures) error {
 
 func some[T any](value T) *T { return &value }
 
-// rounded keeps four digits: more would look as if they meant something.
+// rounded keeps four digits, because more would have no meaning.
 func rounded(value float64) float64 {
 	if value == 0 || math.IsNaN(value) || math.IsInf(value, 0) {
 		return 0
@@ -80,10 +80,10 @@ func rounded(value float64) float64 {
 	return math.Round(value*scale) / scale
 }
 
-// median returns the middle value; 0 without any.
+// median returns the middle value, or 0 without values.
 func median(values []float64) float64 { return quantile(values, 0.5) }
 
-// quantile returns the value below which that share of all lies; 0 without any.
+// quantile returns the value below which that share of all values lies, or 0 without values.
 func quantile(values []float64, share float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// fleet is the nodes of one database: the first process has one node, whose memory is that of a node, the second has
-// the others.
+// fleet has the nodes of one database. The first process has one node, whose memory is measured,
+// and the second has the others.
 type fleet struct{ processes []*process }
 
 // process is a process with nodes.
@@ -23,9 +23,9 @@ type process struct {
 	out     *bufio.Reader
 }
 
-// settling is the time that a new fleet needs: heartbeats until its nodes know each other, polls with their shares, and
-// two rounds of the handler. Nodes that begin know nothing of what is left, so each looks at everything once, and here
-// all of them begin at once. The lateness meanwhile is a figure of its own.
+// settling is the time that a new fleet needs: heartbeats until its nodes know each other, polls with their
+// shares, and two rounds of the handler. New nodes do not know what is left, so each checks everything once,
+// and here they all start at the same time. The lateness during that time is a separate figure.
 func (o options) settling() time.Duration {
 	if o.short {
 		return 4 * time.Second
@@ -71,7 +71,7 @@ func startProcess(ctx context.Context, config nodesConfig) (*process, error) {
 	return p, p.command.Start()
 }
 
-// reports returns what each process says.
+// reports returns the report of each process.
 func (f *fleet) reports() ([]nodesReport, error) {
 	all := make([]nodesReport, len(f.processes))
 	for i, p := range f.processes {
@@ -89,7 +89,7 @@ func (f *fleet) reports() ([]nodesReport, error) {
 	return all, nil
 }
 
-// stop lets the nodes drain.
+// stop drains the nodes.
 func (f *fleet) stop() error {
 	var problems []error
 	for _, p := range f.processes {
@@ -102,22 +102,22 @@ func (f *fleet) stop() error {
 	return errors.Join(problems...)
 }
 
-// seen is what the turns of one fleet showed.
+// seen has the results of the turns of one fleet.
 type seen struct {
 	lateness, neighbour []float64 // milliseconds
-	starting            []float64 // the lateness while the fleet starts
+	starting            []float64 // lateness while the fleet starts
 	missing, delayed    int
 	statements, fires   float64
 	polls, polling      float64
 	memory, circuits    float64
 }
 
-// seconds is how long a healthy job may be delayed by a broken one on its host. What has not arrived by then is
-// missing.
+// seconds is the longest permitted delay of a healthy job by a broken one on its host. A request
+// that has not arrived by then is missing.
 const seconds = 15 * time.Second
 
-// fireUncleaned runs each fleet for a turn while its nodes begin to remove what nobody has removed in all those years:
-// jobs, triggers and runs past their retention. How late fires are meanwhile is reported, and not judged.
+// fireUncleaned runs each fleet for a turn while its nodes start to remove the expired data of all
+// those years: jobs, triggers and runs. It reports the lateness of fires meanwhile, without a bar.
 func (w *world) fireUncleaned(ctx context.Context) error {
 	w.begun = time.Now()
 	for _, d := range w.both() {
@@ -135,8 +135,8 @@ func (w *world) fireUncleaned(ctx context.Context) error {
 	return err
 }
 
-// runTurns runs the fleets of both databases in turns: where both ran at once, the old one would slow the young one
-// and hide what it costs.
+// runTurns runs the fleets of both databases in turns. If both ran at once, the old one would slow
+// down the young one and hide its own cost.
 func (w *world) runTurns(ctx context.Context, turns int) (map[*database]*seen, error) {
 	all := map[*database]*seen{w.old: {}, w.young: {}}
 	for range turns {
@@ -186,7 +186,7 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
-	from := time.Now().Add(w.settling()).Truncate(time.Second) // after soon, from when on everything fires
+	from := time.Now().Add(w.settling()).Truncate(time.Second) // after soon, when the fires begin
 	until := from.Add(w.turn)
 	if err := pause(ctx, time.Until(from)); err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// expiredDays are days of history beyond every retention.
+// expiredDays is the number of days of history beyond every retention.
 const expiredDays = 5
 
-// ageHistory makes the runs of all days, each day in partitions of its own, as the clean-up makes them. One run in ten
-// is of the app that keeps its history briefly; one in fifty was repeated, one in twenty left a response, one in two
-// hundred failed for good.
+// ageHistory makes the runs of all days, each day in separate partitions, like the clean-up. One
+// run in ten belongs to the app with the short retention; one in fifty was repeated, one in twenty
+// has a response, and one in two hundred failed for good.
 func (w *world) ageHistory(ctx context.Context) error {
-	// The triggers that the history is of, by number.
+	// The triggers of the history, by number.
 	const sample = `CREATE UNLOGGED TABLE soak_sample AS
 		SELECT row_number() OVER () - 1 AS n, id, job_id FROM (
 			(SELECT t.id, t.job_id FROM triggers AS t WHERE t.app_id = $1 LIMIT 9000)
@@ -38,7 +38,7 @@ func (w *world) ageHistory(ctx context.Context) error {
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(2)
 	for n := range w.days + expiredDays {
-		// Yesterday and today are the store's.
+		// The store makes the partitions of yesterday and today.
 		day := today.Add(-time.Duration(n+2) * dayLength)
 		group.Go(func() error { return w.fillDay(within, day, w.runs/w.days, samples) })
 	}
@@ -48,13 +48,13 @@ func (w *world) ageHistory(ctx context.Context) error {
 	return w.old.execute(ctx, "DROP TABLE soak_sample")
 }
 
-// fillDay makes the partitions of a day and its history, in one transaction, so that the server writes no WAL for it.
+// fillDay makes the partitions and the history of a day in one transaction, so that the server writes no WAL for them.
 func (w *world) fillDay(ctx context.Context, day time.Time, runs int, samples int64) error {
 	tx, err := w.old.pool.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback(ctx) }() // no effect after a commit
 	from, step := day.UnixMilli(), dayLength.Milliseconds()/int64(runs)
 	const picked = ` FROM generate_series(0, %[3]d - 1) AS i JOIN soak_sample AS s ON s.n = i * 7919 %% %[5]d`
 	for _, table := range []struct{ name, fill string }{

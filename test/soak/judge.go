@@ -5,20 +5,20 @@ import (
 	"strconv"
 )
 
-// bar is what a figure must reach.
+// bar is a limit for a figure.
 type bar struct {
 	figure string
-	// most bounds the ratio to the young database, or, if absolute is set, the old database's value itself.
+	// most bounds the ratio to the young database or, if absolute is set, the value of the old database.
 	most     float64
 	absolute bool
-	// whole says that only a whole run judges the bar: it is about time, of which a small run on a busy machine says little, or
-	// about what a snapshot of a minute keeps just as well.
+	// whole means that only a whole run applies the bar: it is about time, which means little in a small run
+	// on a busy machine, or about effects of a long snapshot, which a minute already shows.
 	whole bool
-	// subject begins the sentence that says what was missed.
+	// subject begins the sentence about a missed bar.
 	subject string
 }
 
-// bars are what issue and docs promise.
+// bars are the promises of the issue and the docs.
 func bars() []bar {
 	return []bar{
 		{figure: "lateness_p99", most: 2, whole: true, subject: "the p99 lateness of the healthy app"},
@@ -45,7 +45,7 @@ func bars() []bar {
 	}
 }
 
-// judge returns an error for each bar that was missed. A figure that was not taken misses its bar.
+// judge returns an error for each missed bar. A missing figure misses its bar.
 func judge(all figures, short bool) (missed []error) {
 	for _, b := range bars() {
 		if short && b.whole {
@@ -76,7 +76,7 @@ func (b bar) judge(all figures) error {
 	return nil
 }
 
-// number writes a value with its unit.
+// number formats a value with its unit.
 func number(value float64, unit string) string {
 	text := strconv.FormatFloat(value, 'f', -1, 64)
 	if unit == "" || unit == "count" {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// good are figures that reach every bar.
+// good returns figures that reach every bar.
 func good() figures {
 	var all figures
 	for _, b := range bars() {
@@ -18,14 +18,14 @@ func good() figures {
 	return all
 }
 
-func TestFiguresAtTheirBarsAreAccepted(t *testing.T) {
+func TestFiguresAtTheirBarsPass(t *testing.T) {
 	t.Parallel()
 	if missed := judge(good(), false); len(missed) > 0 {
 		t.Errorf("missed %v", missed)
 	}
 }
 
-func TestEachMissedBarIsASentence(t *testing.T) {
+func TestEachMissedBarIsReported(t *testing.T) {
 	t.Parallel()
 	for _, b := range bars() {
 		t.Run(b.figure, func(t *testing.T) {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// lockRounds is how many adoptions are watched: a look at the locks meets only some.
+// lockRounds is the number of watched adoptions: a sample of the locks catches only some.
 const lockRounds = 200
 
-// adoptionLocks counts the locks that an adoption takes at most: each partition that a statement looks into costs at
-// least one, and the table of locks has room for some thousands, for the whole server.
+// adoptionLocks counts the largest number of locks of an adoption: each partition that a statement
+// reads costs at least one, and the whole server has room for some thousands.
 func (w *world) adoptionLocks(ctx context.Context, benches [2]*bench) error {
 	var most [2]int
 	for i, b := range benches {

@@ -1,13 +1,13 @@
-// Command soak builds in minutes what years leave behind, and judges that a node works there as it does in a young
-// database: a million triggers, a year of history, deleted and disabled things, labels that no node has, neighbours
-// whose targets hang or fail, an open snapshot, and a fleet of nodes.
+// Command soak creates in minutes the data of years, and checks that a node works with them as in a young
+// database: a million triggers, a year of history, deleted and disabled objects, labels that no node has,
+// neighbours with targets that hang or fail, an open snapshot, and a fleet of nodes.
 //
-// It runs two databases on one PostgreSQL of its own, the old one and a young one, and takes each figure from both, in
-// turns. It prints one line of JSON per figure, and a sentence for each bar that is missed; then it exits with 1.
+// It runs two databases on its own PostgreSQL, the old one and a young one, and takes each figure from both,
+// in turns. It prints one line of JSON per figure, and a sentence for each missed bar; then it exits with 1.
 //
-// The nodes are real engines on the real store that send real requests. They live in few processes: one node alone, so
-// that its memory is that of a node, and the others together on one store, which bounds their connections to eight,
-// one for heartbeats and one per node to listen.
+// The nodes are real engines on the real store that send real requests. They run in few processes: one node
+// alone, to measure the memory of a node, and the others together on one store, which bounds their
+// connections to eight, one for heartbeats and one per node to listen.
 //
 // The targets soak and soak-short of the Makefile run it.
 package main
@@ -27,19 +27,19 @@ import (
 // asNodes is the argument that makes this program a process with nodes.
 const asNodes = "as-nodes"
 
-// options say how old and how crowded the database is, and for how long it is measured.
+// options configure the age and size of the database, and the length of the measurements.
 type options struct {
 	triggers, overdue, labelled int // all triggers, and how many of them are overdue in a disabled app or of labelled jobs
-	deleted, removed            int // jobs, and triggers of jobs that live on
+	deleted, removed            int // jobs, and triggers of continuing jobs
 	days, runs                  int // of history
-	churnFires                  int // fires during the snapshot before anything is measured
+	churnFires                  int // fires during the snapshot, before the measurements
 	nodes, rate                 int // rate: fires per second of the healthy app
-	turns, rounds               int // turns of each fleet, and how often each cost is taken
+	turns, rounds               int // turns of each fleet, and measurements of each cost
 	turn                        time.Duration
 	keep, short                 bool
 }
 
-// smallSize is what CI runs: it asserts counts and orders, because the machine may be busy.
+// smallSize sets the sizes of CI, which checks counts and orders, because the machine may be busy.
 func (o *options) smallSize() {
 	*o = options{
 		triggers: 20_000, overdue: 10_000, labelled: 2_000, deleted: 200, removed: 500, days: 30, runs: 100_000, churnFires: 10_000,
@@ -66,7 +66,7 @@ func main() {
 	}
 }
 
-// parse reads the flags. Those after -short override its sizes.
+// parse parses the flags. Those after -short override its sizes.
 func parse(args []string, errs io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.SetOutput(errs)
@@ -101,7 +101,7 @@ func unexpected(args []string) error {
 	return nil
 }
 
-// check returns everything wrong with the sizes.
+// check returns all problems of the sizes.
 func (o options) check() error {
 	var problems []error
 	for _, flag := range []struct {
@@ -122,7 +122,7 @@ func (o options) check() error {
 	return errors.Join(problems...)
 }
 
-// execute makes one soak.
+// execute runs one soak.
 func execute(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	o, err := parse(args, errs)
 	if err != nil {

@@ -24,28 +24,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// nodesVariable holds what a process with nodes is to run, as JSON.
+// nodesVariable holds the configuration of a process with nodes, as JSON.
 const nodesVariable = "SOAK_NODES"
 
-// nodesConfig is what a process with nodes runs.
+// nodesConfig configures a process with nodes.
 type nodesConfig struct {
 	Database string
 	Nodes    int
-	// Labels are those of the first node; the others have none.
+	// Labels are the labels of the first node; the others have none.
 	Labels input.Labels
-	// Short makes them beat, poll and look around more often, so that a short turn sees all of it.
+	// Short makes them send heartbeats, poll and check more often, so that a short turn covers everything.
 	Short bool
 }
 
-// nodesReport is what the nodes of a process have done since they started, and what they are.
+// nodesReport is the work of a process's nodes since their start, and their state.
 type nodesReport struct {
 	Statements, Fires, Polls, Polling float64 // Polling in seconds
-	Circuits                          float64 // most of one node
-	Held                              float64 // runs
+	Circuits                          float64 // largest number of one node
+	Held                              float64 // runs in flight
 	RSS                               float64 // MiB of the process
 }
 
-// runNodes is a process with nodes. For each line that it reads it writes a report; it ends when its input does.
+// runNodes is a process with nodes. For each line of input it writes a report; it ends with its input.
 func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 	var config nodesConfig
 	if err := json.Unmarshal([]byte(os.Getenv(nodesVariable)), &config); err != nil {
@@ -67,7 +67,7 @@ func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer invoker.Close()
 		options := engine.Options{
 			Name: "soak-" + strconv.Itoa(i), Version: "soak", Metrics: of, Drain: time.Second,
-			// The soak purges by itself, to see how long that takes.
+			// The soak purges separately, to measure the time.
 			PurgeInterval: 24 * time.Hour,
 			Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		}
@@ -132,6 +132,6 @@ func residentMiB() float64 {
 	if len(fields) < 2 {
 		return 0
 	}
-	pages, _ := strconv.ParseFloat(fields[1], 64) // 0 if the kernel writes something else
+	pages, _ := strconv.ParseFloat(fields[1], 64) // 0 for an unexpected format
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }

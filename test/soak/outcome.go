@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// churn claims and records fires while the snapshot is open, so that no version of their clocks can be removed. They
-// were due in the last hour; when it is over they are due tomorrow.
+// churn claims and records fires while the snapshot is open, so that no version of their clocks can
+// be removed. The triggers were due in the last hour; afterwards they are due tomorrow.
 func (w *world) churn(ctx context.Context) (err error) {
 	b, err := w.old.openBench(ctx, churning, 0)
 	if err != nil {
@@ -34,8 +34,8 @@ func (w *world) churn(ctx context.Context) (err error) {
 	return w.churnRetries(ctx, b)
 }
 
-// churnRetries lets one fire in thirty fail and succeed in its second attempt, so that there are dead versions of live
-// runs, too.
+// churnRetries makes one fire in thirty fail and succeed in its second attempt, which leaves dead
+// versions of live runs, too.
 func (w *world) churnRetries(ctx context.Context, b *bench) error {
 	for range w.churnFires / 30 / batchSize {
 		err := errors.Join(b.claim(ctx, batchSize, dayLength), b.record(ctx, true))
@@ -49,7 +49,7 @@ func (w *world) churnRetries(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// countGivenUp counts the runs and misfires of apps whose targets work that did not end in success.
+// countGivenUp counts the runs without success, and the misfires, of apps with working targets.
 func (w *world) countGivenUp(ctx context.Context) error {
 	// $1 the apps whose targets do not work, $2 from
 	const givenUp = `SELECT (SELECT count(*) FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
@@ -68,10 +68,10 @@ func (w *world) countGivenUp(ctx context.Context) error {
 	return nil
 }
 
-// cleanUpTime is when a clean-up counts as one that does not finish.
+// cleanUpTime is the longest permitted clean-up.
 const cleanUpTime = 15 * time.Minute
 
-// cleanUp purges both databases until there is nothing more to remove, and counts what is left that has expired.
+// cleanUp purges both databases until nothing more is removed, and counts the remaining expired rows.
 func (w *world) cleanUp(ctx context.Context) error {
 	var took [2]time.Duration
 	var idle [2][]float64
@@ -102,7 +102,7 @@ func (w *world) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-// purge calls Purge until there is nothing more to do. An error is not the end: the node's loop goes on as well.
+// purge calls Purge until it has nothing more to remove. It continues after an error, like the node's loop.
 func (w *world) purge(ctx context.Context, b *bench) (time.Duration, error) {
 	begun := time.Now()
 	var latest error
@@ -115,10 +115,10 @@ func (w *world) purge(ctx context.Context, b *bench) (time.Duration, error) {
 		if err != nil {
 			fmt.Fprintf(w.log, "  purge of the %s database: %v\n", b.name, err)
 			if latest != nil && latest.Error() == err.Error() {
-				return time.Since(begun), nil // it will not finish; what is left says so
+				return time.Since(begun), nil // too slow; the rest shows in the counts
 			}
 		}
-		// One that gave way to another transaction says that there is no more, for now.
+		// If it gave way to another transaction, it reports for now that nothing is left.
 		if latest = err; err == nil && done == (dispatcher.Purged{}) {
 			return time.Since(begun), nil
 		}
@@ -129,9 +129,9 @@ func (w *world) purge(ctx context.Context, b *bench) (time.Duration, error) {
 	return time.Since(begun), nil
 }
 
-// expired counts what a clean-up should have removed by now.
+// expired counts the rows that a clean-up should have removed by now.
 func (w *world) expired(ctx context.Context) (left int64, err error) {
-	// History goes by whole days, and a day goes a day later: until then, something in it may have ended.
+	// History is removed by whole days, a day late, because a run of that day may have ended later.
 	horizon := func(kept time.Duration) time.Time { return time.Now().UTC().Add(-kept - dayLength).Truncate(dayLength) }
 	keptFrom, brieflyFrom := horizon(w.kept()), horizon(w.briefly())
 	for _, part := range []struct {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// targets are the servers that jobs call: one that works, one that hangs, and one that several apps share, where one
+// targets are the servers of the jobs: one that works, one that hangs, and a shared one where one
 // path works and another returns 503.
 type targets struct {
-	working, hanging, shared string // their URLs
+	working, hanging, shared string // URLs
 	servers                  []*http.Server
-	ended                    chan struct{} // closed at the end: nothing hangs any more
+	ended                    chan struct{} // closed at the end, to release hanging requests
 
 	mu       sync.Mutex
 	arrivals map[arrival]time.Time // the first request of each fire
 }
 
-// arrival names a fire.
+// arrival identifies a fire.
 type arrival struct {
 	app, trigger string
 	due          time.Time
@@ -58,7 +58,7 @@ func (t *targets) hang(_ http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// note notes when a request came that says when it was scheduled.
+// note records the arrival of a request with a scheduled time.
 func (t *targets) note(w http.ResponseWriter, q *http.Request) {
 	arrived := time.Now()
 	_, _ = io.Copy(io.Discard, q.Body)
@@ -75,15 +75,15 @@ func (t *targets) note(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// forget drops what has arrived so far.
+// forget drops the arrivals so far.
 func (t *targets) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.arrivals)
 }
 
-// lateness returns how late, in milliseconds, the first requests of an app's fires were that were due from an instant
-// on and before another.
+// lateness returns how late, in milliseconds, the first requests of an app's fires in [from, until)
+// were.
 func (t *targets) lateness(app string, from, until time.Time) (late []float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// world is everything that a soak needs and measures.
+// world has everything that a soak needs and measures.
 type world struct {
 	options
 	log        io.Writer // progress
@@ -25,23 +25,23 @@ type world struct {
 	dir        string
 	old, young *database
 	targets    *targets
-	snapshot   *pgx.Conn // holds back vacuum in the old database
-	admin      *pgx.Conn // reads statistics; in neither database
+	snapshot   *pgx.Conn // blocks vacuum in the old database
+	admin      *pgx.Conn // reads statistics, in neither database
 	begun      time.Time // before the first fleet
 	figures    figures
 }
 
-// database is one of the two.
+// database is one of the two databases.
 type database struct {
 	name, url string
-	pool      *pgxpool.Pool // for what no store does
+	pool      *pgxpool.Pool // for work outside of stores
 }
 
-// settings are those of a server for benchmarks. Partitions that are made and filled in one transaction need no WAL
-// at the minimal level, which halves the time that a history takes; nothing else depends on the level.
+// settings are server settings for benchmarks. Partitions that are made and filled in one transaction need no
+// WAL at the minimal level, which halves the time for a history; nothing else depends on the level.
 func (o options) settings() []string {
 	buffers, sync := "shared_buffers=1GB", "fsync=on"
-	if o.short { // which judges no speed
+	if o.short { // a short run checks no speed
 		buffers, sync = "shared_buffers=128MB", "fsync=off"
 	}
 	return []string{"listen_addresses=", "max_connections=300", buffers, sync, "max_wal_size=8GB", "wal_level=minimal",
@@ -103,17 +103,17 @@ func (w *world) newDatabase(ctx context.Context, name string) (*database, error)
 	}
 	config.MaxConns = 4
 	config.ConnConfig.RuntimeParams["application_name"] = "soak"
-	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off" // what is lost in a crash of a soak is not missed
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off" // a crash ends the soak anyway
 	config.ConnConfig.RuntimeParams["work_mem"] = "256MB"
 	config.ConnConfig.RuntimeParams["default_statistics_target"] = "10" // of a thousand partitions
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	return &database{name: name, url: url, pool: pool}, err
 }
 
-// both are the databases in the order of their turns.
+// both returns the databases in the order of their turns.
 func (w *world) both() []*database { return []*database{w.old, w.young} }
 
-// execute runs a statement that changes a database past all stores.
+// execute runs a statement outside of all stores.
 func (d *database) execute(ctx context.Context, statement string, args ...any) error {
 	if _, err := d.pool.Exec(ctx, statement, args...); err != nil {
 		return fmt.Errorf("database %s: %w", d.name, err)
@@ -129,8 +129,8 @@ func (d *database) number(ctx context.Context, query string, args ...any) (n int
 	return n, nil
 }
 
-// openSnapshot opens a snapshot of the old database that stays open to the end, as a dump or a forgotten session
-// has it. From now on vacuum removes nothing there.
+// openSnapshot opens a snapshot of the old database for the whole soak, like a dump or a forgotten
+// session. From now on vacuum removes nothing there.
 func (w *world) openSnapshot(ctx context.Context) (err error) {
 	if w.snapshot, err = pgx.Connect(ctx, w.old.url); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (w *world) openSnapshot(ctx context.Context) (err error) {
 	return err
 }
 
-// vacuum leaves tables as autovacuum would have in all those years.
+// vacuum leaves tables as autovacuum would after all those years.
 func (w *world) vacuum(ctx context.Context) error {
 	for _, d := range w.both() {
 		if err := d.execute(ctx, "VACUUM ANALYZE"); err != nil {

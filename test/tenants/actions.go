@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// action is something that the owner of the hostile app does over and over.
+// action is an action that the owner of the hostile app repeats.
 type action struct {
 	name    string
-	every   time.Duration // between two of one worker
+	every   time.Duration // interval of one worker
 	workers int
 	do      func(h *hostile, ctx context.Context, random *rand.Rand, n int)
 }
@@ -45,7 +45,7 @@ func actionNames() []string {
 
 const hostilePath = "/v1/apps/" + hostileName
 
-// declareJob declares one of two jobs of a kind, in order until each kind is there, then at random.
+// declareJob declares one of two jobs of a kind: first each kind in turn, then at random.
 func (h *hostile) declareJob(ctx context.Context, random *rand.Rand, n int) {
 	kinds := h.jobs(random)
 	names := sortedKeys(kinds)
@@ -82,7 +82,7 @@ func job(target object, triggers object) object {
 	return object{"target": target, "triggers": triggers, "payload": object{"from": hostileName}, "retry": object{"max_attempts": 3}}
 }
 
-// jobs are all that are declared, drawn again each time. The costly ones have names that are declared last.
+// jobs returns all jobs to declare, drawn again each time. Costly ones have names that come last.
 func (h *hostile) jobs(random *rand.Rand) map[string]object {
 	shared := strings.TrimPrefix(h.Shared, "http://")
 	key := func(reference string) object {
@@ -132,7 +132,7 @@ func (h *hostile) jobs(random *rand.Rand) map[string]object {
 	for i, function := range []string{functionName, functionARN, functionARN + ":1", "111111111111:" + functionName} {
 		all["function-"+strconv.Itoa(i)] = job(object{"lambda": object{"function": function}}, every(1, nil))
 	}
-	// What no rule foresees: fields of one put where another has them.
+	// Unexpected combinations: fields of one job in another.
 	a, b := all["failing"], all["slow"]
 	expression := expressions()[random.IntN(len(expressions()))]
 	all["crossed"] = object{"target": a["target"], "triggers": object{"t": object{"expression": expression}},
@@ -161,7 +161,7 @@ func ownTargets(nodes []string) (urls []string) {
 
 func ownJob(i int) string { return "own-" + strconv.Itoa(i) }
 
-// declareCalendar declares calendars of which each has all of the level below as bases.
+// declareCalendar declares calendars that each have all calendars of the level below as bases.
 func (h *hostile) declareCalendar(ctx context.Context, random *rand.Rand, n int) {
 	const levels, width = 9, 10
 	n %= levels * width
@@ -176,13 +176,13 @@ func (h *hostile) declareCalendar(ctx context.Context, random *rand.Rand, n int)
 	h.put(ctx, random, "declare calendars", fmt.Sprintf("%s/calendars/c%d-%d", hostilePath, n/width, n%width), definition)
 }
 
-// preview asks for fires next to those calendars, each time with a deeper one.
+// preview requests fires with these calendars, each time with a deeper one.
 func (h *hostile) preview(ctx context.Context, random *rand.Rand, n int) {
 	body := fmt.Sprintf(`{"expression":"rate(5m)","app":%q,"calendar":"c%d-0","count":%d}`, hostileName, n%9, 1+random.IntN(100))
 	h.ask(ctx, random, "preview calendars", "POST", "/v1/schedules/preview", body)
 }
 
-// nest sends objects with duplicate keys deep inside, and bodies that are none.
+// nest sends objects with duplicate keys deep inside, and invalid bodies.
 func (h *hostile) nest(ctx context.Context, random *rand.Rand, n int) {
 	body := strings.Repeat(`{"a":`, 995) + "{" + strings.Repeat(`"k":1,`, 110) + `"k":1}` + strings.Repeat("}", 995)
 	switch n % 4 {
@@ -206,12 +206,12 @@ func (h *hostile) list(ctx context.Context, random *rand.Rand, n int) {
 	h.ask(ctx, random, "list", "GET", paths[n%len(paths)], "")
 }
 
-// readRuns looks at what targets responded.
+// readRuns reads the responses of targets.
 func (h *hostile) readRuns(ctx context.Context, random *rand.Rand, _ int) {
 	names := sortedKeys(h.jobs(random))
 	_, text := h.ask(ctx, random, "read runs", "GET", hostilePath+"/runs?limit=5&job="+names[random.IntN(len(names))], "")
 	var page struct{ Items []struct{ ID string } }
-	_ = json.Unmarshal([]byte(text), &page) // none: nothing to read
+	_ = json.Unmarshal([]byte(text), &page) // an error leaves nothing to read
 	for _, run := range page.Items {
 		h.ask(ctx, random, "read runs", "GET", "/v1/runs/"+run.ID, "")
 	}
@@ -266,7 +266,7 @@ func (h *hostile) useOtherApp(ctx context.Context, random *rand.Rand, n int) {
 	}
 }
 
-// liftBounds tries to change what only operators may.
+// liftBounds tries changes that only operators may make.
 func (h *hostile) liftBounds(ctx context.Context, random *rand.Rand, n int) {
 	bodies := []string{
 		`{"bounds":{"weight":100}}`, `{"bounds":{"secrets":["env:SECRET_*"]}}`, `{"bounds":{"lambda":{"functions":["*"],"roles":["*"]}}}`,
@@ -283,7 +283,7 @@ func (h *hostile) liftBounds(ctx context.Context, random *rand.Rand, n int) {
 // mostIdle is more connections than the nodes can open files.
 const mostIdle = 2 * nodeCount * nodeFiles
 
-// holdConnection opens a connection that sends no whole request, or one and then nothing, and leaves it open.
+// holdConnection opens a connection, sends a partial request or one complete request, and keeps it open.
 func (h *hostile) holdConnection(ctx context.Context, random *rand.Rand, n int) {
 	h.mu.Lock()
 	full := h.idle >= mostIdle

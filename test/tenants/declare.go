@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// What the app fires each second.
+// The app's fires each second.
 const (
 	steadyJobs     = 4
 	steadyTriggers = 10 // of each of them
@@ -21,14 +21,14 @@ const (
 	perSecond      = steadyJobs*steadyTriggers + secretJobs + sharedTriggers + 1 // of chainJob
 )
 
-// Jobs whose runs are queued: reportJob follows each run of chainJob, and manualJob runs when the owner asks for it.
+// Jobs with queued runs: reportJob follows each run of chainJob, and manualJob runs on the owner's request.
 const (
 	chainJob  = "load"
 	reportJob = "report"
 	manualJob = "manual"
 )
 
-// call makes a request to an API, and returns status and body.
+// call sends a request to an API, and returns status and body.
 func call(ctx context.Context, method, url, token, body string) (status int, text string, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -49,7 +49,7 @@ func call(ctx context.Context, method, url, token, body string) (status int, tex
 	return response.StatusCode, string(all), err
 }
 
-// put writes a definition, which must not be refused.
+// put writes a definition, which must be accepted.
 func (w *world) put(ctx context.Context, token, path string, definition any) error {
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(definition); err != nil {
@@ -62,10 +62,10 @@ func (w *world) put(ctx context.Context, token, path string, definition any) err
 	return err
 }
 
-// object is one of JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// declare writes both apps as an operator does, and the jobs of the one as its owner does.
+// declare writes both apps as an operator, and the jobs of the first app as its owner.
 func (w *world) declare(ctx context.Context) error {
 	bounds := object{"lambda": object{"functions": []string{functionARN}}}
 	if err := w.put(ctx, w.operator, "/v1/apps/"+appName, object{"bounds": bounds}); err != nil {
@@ -78,7 +78,7 @@ func (w *world) declare(ctx context.Context) error {
 	}
 	targets := w.targets()
 	names := sortedKeys(targets)
-	slices.SortStableFunc(names, func(a, b string) int { // the job that another one names is there before
+	slices.SortStableFunc(names, func(a, b string) int { // a job that another one names comes first
 		return strings.Compare(strconv.FormatBool(a == chainJob), strconv.FormatBool(b == chainJob))
 	})
 	for _, name := range names {
@@ -97,7 +97,7 @@ func (w *world) declare(ctx context.Context) error {
 	return nil
 }
 
-// targets are those of the app's jobs.
+// targets are the targets of the app's jobs.
 func (w *world) targets() map[string]object {
 	withKey := func(path string, key object) object {
 		return object{"webhook": object{"url": w.receivers.own + path, "auth": object{"api_key": object{"header": "X-Key", "key": key}}}}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// hostileVariable holds what the hostile process is to know, as JSON.
+// hostileVariable holds the configuration of the hostile process, as JSON.
 const hostileVariable = "TENANTS_HOSTILE"
 
 // hostileConfig is what the owner of the hostile app knows.
@@ -28,12 +28,12 @@ type hostileConfig struct {
 	Runs           []string // of the app
 }
 
-// report is what it did and what it got.
+// report has the actions of the hostile process and their results.
 type report struct {
 	Actions  map[string]map[string]int // by action and status
 	Leaks    []string
 	Arrivals int // requests at its own receiver
-	Held     int // most idle connections at once
+	Held     int // largest number of idle connections at once
 }
 
 // hostile is the owner of the hostile app.
@@ -45,18 +45,18 @@ type hostile struct {
 	mu     sync.Mutex
 	report report
 	idle   int
-	slow   map[string]int // connections that an action keeps
-	// accepted are attempts that its receiver has accepted, of which it calls back.
+	slow   map[string]int // open connections, by action
+	// accepted are attempts that its receiver has accepted and will call back.
 	accepted []acceptance
 
-	// importing makes imports take turns: they share an app.
+	// importing makes imports take turns, because they share an app.
 	importing sync.Mutex
 }
 
-// hostileAddress is where its connections come from, so that limits for an address do not concern the app's owner.
+// hostileAddress is the source of its connections, so that limits per address do not affect the app's owner.
 const hostileAddress = "127.0.0.66"
 
-// runHostile does all actions until its time is over, and writes a report.
+// runHostile runs all actions until its time is over, and writes a report.
 func runHostile(ctx context.Context, out io.Writer) error {
 	h := &hostile{report: report{Actions: map[string]map[string]int{}}, slow: map[string]int{}}
 	if err := json.Unmarshal([]byte(os.Getenv(hostileVariable)), &h.hostileConfig); err != nil {
@@ -76,7 +76,7 @@ func runHostile(ctx context.Context, out io.Writer) error {
 	var all sync.WaitGroup
 	for i, a := range actions() {
 		for worker := range a.workers {
-			random := rand.New(rand.NewPCG(h.Seed, uint64(100*i+worker))) //nolint:gosec // it is to be repeated
+			random := rand.New(rand.NewPCG(h.Seed, uint64(100*i+worker))) //nolint:gosec // repeatable by its seed
 			all.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					a.do(h, ctx, random, n)
@@ -96,12 +96,12 @@ func (h *hostile) dial(ctx context.Context, network, address string) (net.Conn, 
 	return h.dialAs(ctx, network, address, net.ParseIP(hostileAddress))
 }
 
-// dialAs is dial from another address.
+// dialAs dials from another address.
 func (h *hostile) dialAs(ctx context.Context, network, address string, from net.IP) (net.Conn, error) {
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}).DialContext(ctx, network, address)
 }
 
-// did notes an action and its outcome.
+// did records an action and its outcome.
 func (h *hostile) did(action, outcome string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +117,7 @@ func (h *hostile) leak(format string, args ...any) {
 	h.report.Leaks = append(h.report.Leaks, fmt.Sprintf(format, args...))
 }
 
-// look looks for what the hostile app must not get.
+// look searches a text for data that the hostile app must not get.
 func (h *hostile) look(where, text string) {
 	for _, mark := range marks() {
 		if strings.Contains(text, mark) {
@@ -126,7 +126,7 @@ func (h *hostile) look(where, text string) {
 	}
 }
 
-// ask makes a request to a node, with the token unless a header replaces it.
+// ask sends a request to a node, with the token unless a header replaces it.
 func (h *hostile) ask(ctx context.Context, random *rand.Rand, action, method, path, body string, headers ...string) (int, string) {
 	url := "http://" + h.Nodes[random.IntN(len(h.Nodes))] + path
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -150,13 +150,13 @@ func (h *hostile) ask(ctx context.Context, random *rand.Rand, action, method, pa
 		return 0, ""
 	}
 	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // what came is looked at
+	text, _ := io.ReadAll(response.Body) // a partial body is searched, too
 	h.did(action, strconv.Itoa(response.StatusCode))
 	h.look("the response to "+method+" "+nameless(path), string(text))
 	return response.StatusCode, string(text)
 }
 
-// nameless is a path without what follows its runs, so that one leak is told once.
+// nameless removes the part of a path after runs, so that one leak is reported once.
 func nameless(path string) string {
 	if before, _, isRun := strings.Cut(path, "/v1/runs/"); isRun {
 		return before + "/v1/runs/{run}"
@@ -207,7 +207,7 @@ func (h *hostile) receive(w http.ResponseWriter, q *http.Request) {
 				return
 			}
 		}
-	default: // what it got, as an echo would
+	default: // echo the request
 		_, _ = fmt.Fprint(w, q.Header)
 	}
 }

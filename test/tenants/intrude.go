@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// intrusions are what the owner of the hostile app does with imports, chains, retries, payloads and slow connections.
+// intrusions are the hostile owner's actions with imports, chains, retries, payloads and slow connections.
 func intrusions() []action {
 	return []action{
 		{"import runs of others", 200 * time.Millisecond, 1, (*hostile).importRuns},
@@ -32,14 +32,14 @@ func intrusions() []action {
 	}
 }
 
-// Apps of the hostile owner: one is deleted and imported over and over, one has chains, and one has slow clients.
+// Apps of the hostile owner: one is deleted and imported repeatedly, one has chains, and one has slow clients.
 const (
 	importedName = "hostile-imported"
 	chainedName  = "hostile-chained"
 	slowName     = "hostile-slow"
 )
 
-// importInto imports a file into an app of the hostile owner. An app is imported if there is none, so it is deleted before.
+// importInto deletes an app of the hostile owner and imports a file into it: an import needs a missing app.
 func (h *hostile) importInto(ctx context.Context, random *rand.Rand, action string, jobs, runs any) {
 	app := "/v1/apps/" + importedName
 	h.importing.Lock()
@@ -60,7 +60,7 @@ func (h *hostile) importedJob() []object {
 		"triggers": object{}}}
 }
 
-// importRuns imports runs of the other app: some that it has, and some that its chains are to have. Their ids follow from names.
+// importRuns imports runs of the other app: existing ones, and future ones of its chains. Ids follow from names.
 func (h *hostile) importRuns(ctx context.Context, random *rand.Rand, n int) {
 	var runs []object
 	add := func(id string, at time.Time, kind run.Kind) {
@@ -88,7 +88,7 @@ func (h *hostile) importRuns(ctx context.Context, random *rand.Rand, n int) {
 	}
 }
 
-// importNumbers imports runs with numbers that a column or a policy does not take, and one that comes twice.
+// importNumbers imports runs with numbers that a column or a policy does not accept, and a duplicate.
 func (h *hostile) importNumbers(ctx context.Context, random *rand.Rand, n int) {
 	run := object{"job": "x", "kind": "manual", "scheduled_at": time.Now().UTC().Format(time.RFC3339), "state": "queued", "attempt": 1}
 	switch n % 7 {
@@ -109,11 +109,11 @@ func (h *hostile) importNumbers(ctx context.Context, random *rand.Rand, n int) {
 	h.cancelImported(ctx, random)
 }
 
-// cancelImported cancels runs that were imported, whatever their numbers are.
+// cancelImported cancels imported runs, whatever their numbers are.
 func (h *hostile) cancelImported(ctx context.Context, random *rand.Rand) {
 	_, text := h.ask(ctx, random, "cancel imported runs", "GET", "/v1/apps/"+importedName+"/runs?limit=5", "")
 	var page struct{ Items []struct{ ID string } }
-	_ = json.Unmarshal([]byte(text), &page) // none: nothing to cancel
+	_ = json.Unmarshal([]byte(text), &page) // an error leaves nothing to cancel
 	for _, one := range page.Items {
 		status, _ := h.ask(ctx, random, "cancel imported runs", "POST", "/v1/runs/"+one.ID+"/cancel", "")
 		if status == http.StatusInternalServerError {
@@ -122,7 +122,7 @@ func (h *hostile) cancelImported(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// importLarge imports files that take much memory, or hold many runs.
+// importLarge imports files that take much memory, or contain many runs.
 func (h *hostile) importLarge(ctx context.Context, random *rand.Rand, n int) {
 	var jobs, runs any = h.importedJob(), []object{}
 	switch n % 3 {
@@ -145,13 +145,13 @@ func (h *hostile) importLarge(ctx context.Context, random *rand.Rand, n int) {
 	h.importInto(ctx, random, "import large files", jobs, runs)
 }
 
-// Layers of jobs of which each follows all of the layer before: one run asks for chainWidth to the power of chainLayers runs.
+// Layers of jobs that each follow the whole previous layer: one run causes chainWidth to the power of chainLayers runs.
 const (
 	chainLayers = 5
 	chainWidth  = 20
 )
 
-// multiply declares the layers, the last first, and then runs the first job.
+// multiply declares the layers, last one first, and then runs the first job.
 func (h *hostile) multiply(ctx context.Context, random *rand.Rand, n int) {
 	path := "/v1/apps/" + chainedName + "/jobs/"
 	if n >= chainLayers*chainWidth+1 {
@@ -175,7 +175,7 @@ func (h *hostile) multiply(ctx context.Context, random *rand.Rand, n int) {
 	h.put(ctx, random, "multiply chains", path+name, definition)
 }
 
-// retryDead declares jobs with many triggers at a target that responds to nobody, and runs that are attempted often.
+// retryDead declares jobs with many triggers at a target that never responds, and runs with many attempts.
 func (h *hostile) retryDead(ctx context.Context, random *rand.Rand, n int) {
 	definition := job(webhook(h.Shared+"/hang", object{"timeout": "25s"}), every(100, nil))
 	if n%2 == 1 {
@@ -189,10 +189,10 @@ func (h *hostile) runWithPayload(ctx context.Context, random *rand.Rand, _ int) 
 	h.ask(ctx, random, "run with payloads", "POST", hostilePath+"/jobs/failing/run", `{"payload":"`+strings.Repeat("x", 250_000)+`"}`)
 }
 
-// acceptance is what a target needs to call back.
+// acceptance has the data for a callback.
 type acceptance struct{ path, token string }
 
-// accept keeps the latest attempts that its receiver has accepted.
+// accept records the latest attempts that its receiver has accepted.
 func (h *hostile) accept(header http.Header) {
 	at, err := url.Parse(header.Get("Carillon-Callback-URL"))
 	if err != nil {
@@ -204,7 +204,7 @@ func (h *hostile) accept(header http.Header) {
 	h.accepted = append(h.accepted[max(0, len(h.accepted)-most+1):], acceptance{at.Path, header.Get("Carillon-Callback-Token")})
 }
 
-// callBack sends heartbeats of attempts, and sometimes says how they ended. Now and then it tries their tokens on runs of the other app.
+// callBack sends heartbeats and outcomes of attempts. Sometimes it tries their tokens on runs of the other app.
 func (h *hostile) callBack(ctx context.Context, random *rand.Rand, n int) {
 	h.mu.Lock()
 	var one acceptance
@@ -228,7 +228,7 @@ func (h *hostile) callBack(ctx context.Context, random *rand.Rand, n int) {
 	}
 }
 
-// repeatWork asks for backfills with large payloads, and for bulk actions.
+// repeatWork requests backfills with large payloads, and bulk actions.
 func (h *hostile) repeatWork(ctx context.Context, random *rand.Rand, n int) {
 	to := time.Now().UTC().Truncate(time.Second)
 	body, path := fmt.Sprintf(`{"from":%q,"to":%q,"existing":"run","concurrency":50,"payload":%q}`, to.Add(-time.Hour).Format(time.RFC3339),
@@ -241,7 +241,7 @@ func (h *hostile) repeatWork(ctx context.Context, random *rand.Rand, n int) {
 	h.ask(ctx, random, "repeat work", "POST", hostilePath+path, body)
 }
 
-// sendSlowly sends one byte of a body, on a route that needs a token, one that needs none, and one that takes no body.
+// sendSlowly sends one byte of a body, to routes with and without a token, and to a route that takes no body.
 func (h *hostile) sendSlowly(ctx context.Context, random *rand.Rand, n int) {
 	line := []string{"POST /v1/schedules/preview", "GET /livez", "POST /v1/apps/" + slowName + "/jobs/x/run", "POST /nowhere",
 		"POST /v1/runs/x/heartbeat", "POST /v1/apps/" + slowName + "/import", "POST /console/login"}[n%7]
@@ -249,17 +249,17 @@ func (h *hostile) sendSlowly(ctx context.Context, random *rand.Rand, n int) {
 		"Authorization: Bearer "+h.Dawdler+"\r\n\r\n{")
 }
 
-// readSlowly asks for long responses, and reads none of them.
+// readSlowly requests long responses, and reads none of them.
 func (h *hostile) readSlowly(ctx context.Context, random *rand.Rand, n int) {
 	path := []string{"/openapi.json", "/v1/apps/" + slowName + "/export", "/v1/audit?limit=1000"}[n%3]
 	request := "GET " + path + " HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer " + h.Dawdler + "\r\n\r\n"
 	h.keep(ctx, random, "read slowly", strings.Repeat(request, 50))
 }
 
-// mostSlow are connections that one of the actions keeps.
+// mostSlow is the largest number of connections of one of these actions.
 const mostSlow = 600
 
-// keep sends a text over a connection of its own, and reads nothing before it is closed, or for half a minute.
+// keep sends a text over a new connection, and waits half a minute or until it is closed, without reading.
 func (h *hostile) keep(ctx context.Context, random *rand.Rand, action, text string) {
 	h.mu.Lock()
 	full := h.slow[action] >= mostSlow

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// findings are what a run has seen.
+// findings are the results of a run.
 type findings struct {
 	quiet, hostile []float64 // lateness of the app's fires in both phases, in milliseconds
 	missing        int       // fires of the app that never arrived
-	manual         int       // runs that the app's owner asked for
-	missingManual  int       // of them, those that never arrived
+	manual         int       // runs that the app's owner requested
+	missingManual  int       // those of them that never arrived
 	missingReports int       // runs that follow others of the app and never arrived
-	lost           int       // runs of the app that its owner cannot read any more
+	lost           int       // runs of the app that its owner can no longer read
 	apiFailed      int       // requests to the API by the app's owner that failed
 	apiRequests    int
-	unsuccessful   map[string]int // runs of the app that did not succeed, by what the ledger says of them
+	unsuccessful   map[string]int // runs of the app without success, by their record in the ledger
 	deadNodes      []string
 	nodeResponses  int // of nodes' APIs to targets of the hostile app
-	// touched says what of the app the hostile one reached.
+	// touched are the things of the app that the hostile app reached.
 	touched []string
 	report  report
 }
@@ -32,13 +32,13 @@ type figure struct {
 	Value float64 `json:"value"`
 }
 
-// mostP99 is how late the app's fires may be next to the hostile app, whatever the ratio.
+// mostP99 is the permitted lateness of the app's fires next to the hostile app, whatever the ratio.
 const mostP99 = 20 // milliseconds
 
-// Below this the lateness says more about the machine than about the nodes.
+// A lower lateness depends more on the machine than on the nodes.
 const leastP99 = 5 // milliseconds
 
-// ratio is how much later the app's fires are with its neighbour than without.
+// ratio returns how much later the app's fires are with the hostile app than without.
 func (f findings) ratio() float64 {
 	return quantile(f.hostile, 0.99) / max(leastP99, quantile(f.quiet, 0.99))
 }
@@ -72,7 +72,7 @@ func (f findings) figures() []figure {
 	return all
 }
 
-// compare shows the app's lateness without and with its neighbour.
+// compare formats the app's lateness without and with the hostile app.
 func (f findings) compare() string {
 	line := func(name string, late []float64) string {
 		return fmt.Sprintf("%-18s %8d %8.1f %8.1f %8.1f\n", name, len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))
@@ -85,11 +85,11 @@ func (f findings) compare() string {
 	return text
 }
 
-// judge returns a sentence for each bar that was missed.
+// judge returns a sentence for each missed bar.
 func (f findings) judge(short bool) (missed []error) {
 	add := func(format string, args ...any) { missed = append(missed, fmt.Errorf(format, args...)) }
 	most := 2.0
-	if short { // on a machine that does other work
+	if short { // on a busy machine
 		most = max(10, 500/max(leastP99, quantile(f.quiet, 0.99)))
 	}
 	if len(f.quiet) == 0 || len(f.hostile) == 0 {
@@ -136,7 +136,7 @@ func (f findings) judge(short bool) (missed []error) {
 
 func unique(all []string) []string { return slices.Compact(slices.Sorted(slices.Values(all))) }
 
-// quantile returns the value below which that share of all lies; 0 without any.
+// quantile returns the value below which that share of all values lies, or 0 without values.
 func quantile(values []float64, share float64) float64 {
 	if len(values) == 0 {
 		return 0

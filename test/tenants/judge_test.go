@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// harmless are the findings of a run in which the hostile app tried everything in vain.
+// harmless are the findings of a run in which all hostile actions failed.
 func harmless() findings {
 	f := findings{quiet: []float64{10, 10}, hostile: []float64{20, 20}, apiRequests: 100, apiFailed: 5}
 	f.report.Actions = map[string]map[string]int{}
@@ -15,14 +15,14 @@ func harmless() findings {
 	return f
 }
 
-func TestRunWithoutHarmIsAccepted(t *testing.T) {
+func TestRunWithoutHarmPasses(t *testing.T) {
 	t.Parallel()
 	if missed := harmless().judge(false); len(missed) > 0 {
 		t.Errorf("missed %v", missed)
 	}
 }
 
-func TestEachHarmIsASentence(t *testing.T) {
+func TestEachHarmIsReported(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		do   func(*findings)
@@ -56,7 +56,7 @@ func TestEachHarmIsASentence(t *testing.T) {
 	}
 }
 
-// Below some milliseconds the machine decides, and a short run is judged on a busy one.
+// Small latencies depend on the machine, and a short run happens on a busy one.
 func TestSmallAndShortLatenessIsJudgedGenerously(t *testing.T) {
 	t.Parallel()
 	f := harmless()

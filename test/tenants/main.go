@@ -1,12 +1,12 @@
-// Command tenants runs two apps on shared nodes, one of them hostile by all means that its token gives, and judges that the
-// other one does not feel it: its fires stay punctual and complete, and its secrets, functions, responses and circuits are
-// touched by nobody else.
+// Command tenants runs two apps on shared nodes, one of them hostile by all means that its token permits, and
+// checks that the other app is not affected: its fires stay punctual and complete, and its secrets, functions,
+// responses and circuits stay its own.
 //
-// The nodes are the real program over a PostgreSQL of their own. The hostile app's owner is a process of its own, with the
-// lowest priority, so that what it takes from the other app it takes through the nodes. Its actions are drawn from a seed.
+// The nodes are the real program over their own PostgreSQL. The hostile app's owner is a separate process with
+// the lowest priority, so that it can harm the other app only through the nodes. A seed determines its actions.
 //
-// It prints one line of JSON per figure and a sentence for each bar that is missed; then it exits with 1. The targets soak
-// and soak-short of the Makefile run it.
+// It prints one line of JSON per figure and a sentence for each missed bar; then it exits with 1. The targets
+// soak and soak-short of the Makefile run it.
 package main
 
 import (
@@ -29,7 +29,7 @@ type options struct {
 	quiet, hostile time.Duration // of the two phases
 	seed           uint64
 	short          bool
-	logs           string // where the logs of nodes go; empty: to the directory that is removed
+	logs           string // directory for the logs of nodes; empty for the temporary one
 }
 
 func main() {

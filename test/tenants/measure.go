@@ -15,10 +15,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// Nodes that have just started look at everything once.
+// Nodes that have just started check everything once.
 const settling = 5 * time.Second
 
-// grace is how long after its scheduled time a fire of the app may arrive at most.
+// grace is how long after its scheduled time a fire of the app may arrive.
 const grace = 15 * time.Second
 
 // measure runs both phases.
@@ -40,7 +40,7 @@ func (w *world) measure(ctx context.Context) (found findings, err error) {
 	}
 	wanted := perSecond * int((w.quiet+w.hostile)/time.Second)
 	late := func() int { return len(w.receivers.lateness(from, until)) + len(w.receivers.lateness(begun, ended)) }
-	// Fires go on, so reports of chainJob arrive for fires that came after the phase as well.
+	// Fires continue, so reports of chainJob also arrive for fires after the phase.
 	manual, reports := found.manual, w.receivers.countOf(chainJob)
 	arrived := func() bool {
 		return late() >= wanted && w.receivers.countQueued(manualJob) >= manual && w.receivers.countQueued(reportJob) >= reports
@@ -74,7 +74,7 @@ func (w *world) measure(ctx context.Context) (found findings, err error) {
 	return found, nil
 }
 
-// useAPI reads a job and runs one each second as the app's owner would, until an instant.
+// useAPI reads a job and runs one each second, like the app's owner, until an instant.
 func (w *world) useAPI(ctx context.Context, until time.Time, found *findings) {
 	for i := 0; time.Now().Before(until) && ctx.Err() == nil; i++ {
 		asked, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -93,11 +93,11 @@ func (w *world) useAPI(ctx context.Context, until time.Time, found *findings) {
 		} else {
 			found.apiFailed++
 		}
-		_ = pause(ctx, time.Second) // the loop ends with ctx, too
+		_ = pause(ctx, time.Second) // ctx also ends the loop
 	}
 }
 
-// countLostRuns counts the runs of the app that its owner cannot read any more.
+// countLostRuns counts the runs of the app that its owner can no longer read.
 func (w *world) countLostRuns(ctx context.Context, runs []string) (lost int, err error) {
 	for _, run := range runs {
 		status, text, err := call(ctx, "GET", "http://"+w.nodes[0].listen+"/v1/runs/"+run, w.owner, "")
@@ -111,7 +111,7 @@ func (w *world) countLostRuns(ctx context.Context, runs []string) (lost int, err
 	return lost, nil
 }
 
-// unsuccessfulRuns counts runs of the app that did not succeed, by what the ledger says of them. It reads 1000 of each state.
+// unsuccessfulRuns counts runs of the app without success, by their record in the ledger. It reads 1000 of each state.
 func (w *world) unsuccessfulRuns(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
 	for _, state := range run.FinalStates {
@@ -134,7 +134,7 @@ func (w *world) unsuccessfulRuns(ctx context.Context) (map[string]int, error) {
 	return counts, nil
 }
 
-// countNodeResponses counts the runs of the hostile app to which the API of a node responded.
+// countNodeResponses counts the runs of the hostile app that got a response from a node's API.
 func (w *world) countNodeResponses(ctx context.Context) (n int, err error) {
 	var listens []string
 	for _, n := range w.nodes {
@@ -173,7 +173,7 @@ type hostileProcess struct {
 	out     bytes.Buffer
 }
 
-// lowest is the priority of the hostile process: it must not take from the app what no node takes for it.
+// lowest is the priority of the hostile process, so that it can harm the app only through the nodes.
 const lowest = 19
 
 func (w *world) startHostile(ctx context.Context) (*hostileProcess, error) {
@@ -210,7 +210,7 @@ func (w *world) startHostile(ctx context.Context) (*hostileProcess, error) {
 	return h, syscall.Setpriority(syscall.PRIO_PGRP, h.command.Process.Pid, lowest)
 }
 
-// end waits until the process ends, and returns what it reports.
+// end waits until the process ends, and returns its report.
 func (h *hostileProcess) end() (r report, err error) {
 	if err := h.command.Wait(); err != nil {
 		return r, fmt.Errorf("owner of the hostile app: %w", err)

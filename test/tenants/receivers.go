@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What only the app may see or use. They are looked for in all that the hostile app gets.
+// Data that only the app may see or use. The test searches for them in all data that the hostile app gets.
 const (
 	envMark      = "mark-in-a-variable-7f3a"
 	fileMark     = "mark-in-a-file-91cc"
@@ -25,22 +25,22 @@ func marks() []string {
 	return []string{envMark, fileMark, storedMark, responseMark, payloadMark, nodeMark, functionMark}
 }
 
-// arrival names a fire of the app.
+// arrival identifies a fire of the app.
 type arrival struct {
 	job, trigger string
 	due          int64 // Unix milliseconds
 }
 
-// receivers are the servers that the app calls: its own, one that the hostile app calls, too, and what stands for AWS. They
-// note what does not belong there.
+// receivers are the servers that the app calls: its own, a shared one that the hostile app calls,
+// too, and a fake AWS. They record requests that do not belong there.
 type receivers struct {
-	own, shared, aws string // their URLs
+	own, shared, aws string // URLs
 	servers          []*http.Server
 	ended            chan struct{}
 
 	mu       sync.Mutex
 	arrivals map[arrival]time.Time      // the first request of each fire
-	queued   map[string]map[string]bool // event ids of runs that were queued, by job
+	queued   map[string]map[string]bool // event ids of queued runs, by job
 	touched  []string
 }
 
@@ -74,7 +74,7 @@ func (r *receivers) note(format string, args ...any) {
 	r.touched = append(r.touched, fmt.Sprintf(format, args...))
 }
 
-// arrive notes a fire.
+// arrive records a fire.
 func (r *receivers) arrive(h http.Header) {
 	due, err := time.Parse(time.RFC3339Nano, h.Get("carillon-scheduled-at"))
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *receivers) arrive(h http.Header) {
 	}
 }
 
-// arriveQueued notes a run that was queued.
+// arriveQueued records a queued run.
 func (r *receivers) arriveQueued(h http.Header) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *receivers) arriveQueued(h http.Header) {
 	r.queued[job][h.Get("webhook-id")] = true
 }
 
-// countQueued returns how many runs of a job that was queued have arrived.
+// countQueued returns how many runs of a queued job have arrived.
 func (r *receivers) countQueued(job string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *receivers) countOf(job string) (n int) {
 	return n
 }
 
-// serveOwn is the app's receiver. The hostile app may call it, as anyone on the network may, but not with its secrets.
+// serveOwn is the app's receiver. The hostile app may call it, like any client, but not with its secrets.
 func (r *receivers) serveOwn(w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
 	key := q.Header.Get("X-Key")
@@ -143,7 +143,7 @@ func (r *receivers) serveOwn(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, responseMark)
 }
 
-// serveShared is a host on which only the paths of the app work.
+// serveShared is a host where only the paths of the app work.
 func (r *receivers) serveShared(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(io.Discard, q.Body)
 	switch {
@@ -159,7 +159,7 @@ func (r *receivers) serveShared(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// serveAWS stands for Lambda and STS.
+// serveAWS serves Lambda and STS.
 func (r *receivers) serveAWS(w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
 	switch {
@@ -176,7 +176,7 @@ func (r *receivers) serveAWS(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// lateness returns how late, in milliseconds, the app's fires were that were due from an instant on and before another.
+// lateness returns how late, in milliseconds, the app's fires in [from, until) were.
 func (r *receivers) lateness(from, until time.Time) (late []float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

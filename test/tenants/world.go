@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/program"
 )
 
-// The names of what is declared.
+// Names of declared objects.
 const (
 	appName      = "payroll"
 	hostileName  = "hostile"
@@ -28,13 +28,13 @@ const (
 	functionARN  = "arn:aws:lambda:eu-west-1:111111111111:function:" + functionName
 )
 
-// nodeCount nodes share both apps. Each may open so many files, which is little, as in a small container.
+// nodeCount is the number of nodes, which serve both apps. Each may open nodeFiles files: few, as in a small container.
 const (
 	nodeCount = 2
 	nodeFiles = 512
 )
 
-// world is everything of a run.
+// world has everything of a run.
 type world struct {
 	options
 	log       io.Writer
@@ -45,7 +45,7 @@ type world struct {
 	spawn     program.Spawner
 	// Tokens of the operator and of both apps.
 	operator, owner, intruder string
-	// dawdler is a token of the hostile owner for slow connections, which would take the places of other requests with intruder.
+	// dawdler is the hostile owner's token for slow connections. With intruder, they would block its other requests.
 	dawdler string
 }
 
@@ -97,7 +97,7 @@ func newWorld(ctx context.Context, o options, log io.Writer) (w *world, err erro
 	return w, nil
 }
 
-// makeTokens makes the tokens as an operator's first one is made: in the database.
+// makeTokens creates the tokens in the database, like an operator's first one.
 func (w *world) makeTokens(ctx context.Context) error {
 	if err := store.Migrate(ctx, w.url); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (w *world) makeTokens(ctx context.Context) error {
 	return nil
 }
 
-// writeSecrets writes the files that the nodes have for jobs.
+// writeSecrets writes the secret files of the nodes.
 func (w *world) writeSecrets(context.Context) error {
 	for app, text := range map[string]string{appName: fileMark, hostileName: "its own"} {
 		dir := filepath.Join(w.dir, "secrets", app)
@@ -164,7 +164,7 @@ func (w *world) startNodes(ctx context.Context) error {
 		if n.log, err = os.Create(filepath.Join(logs, n.name+".log")); err != nil { //nolint:gosec // a flag names the directory
 			return err
 		}
-		// The shell sets the limit for good; the program raises its own to what it may have.
+		// The shell sets the hard limit; the program raises its own soft limit to it.
 		script := fmt.Sprintf(`ulimit -n %d && exec "$0" serve`, nodeFiles)
 		n.command = exec.Command("sh", "-c", script, binary) //nolint:noctx,gosec // close ends it
 		n.command.Env = append(os.Environ(),
@@ -180,7 +180,7 @@ func (w *world) startNodes(ctx context.Context) error {
 			return err
 		}
 		go func() {
-			_ = n.command.Wait() // its state tells how it ended
+			_ = n.command.Wait() // its state has the outcome
 			close(n.exited)
 		}()
 		w.nodes = append(w.nodes, n)
@@ -193,7 +193,7 @@ func (w *world) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// secretKey encrypts the stored secrets of a run, which end with it.
+// secretKey encrypts the stored secrets of a run, which are deleted with it.
 const secretKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 func (n *node) awaitReady(ctx context.Context) error {

@@ -18,10 +18,10 @@ const (
 	codeTimeout = 502
 )
 
-// mostResults is how many results a callback has at most.
+// mostResults is the largest number of results in a callback.
 const mostResults = 50
 
-// reply is what both sides respond with, always with the status 200.
+// reply is the response of both sides, always with status 200.
 type reply struct {
 	Code    int    `json:"code"`
 	Msg     string `json:"msg"`
@@ -43,16 +43,16 @@ type result struct {
 	Msg        string `json:"handleMsg"`
 }
 
-// admin is the scheduler, at one of some addresses.
+// admin is the scheduler, at one of several addresses.
 type admin struct {
 	addresses []string
 	token     string
 	retry     time.Duration
 	results   chan result
-	undone    []result // of callbacks that failed; only deliver and, after it, flush use it
+	undone    []result // of failed callbacks; only deliver and, after it, flush use it
 }
 
-// post sends a request to the first address that agrees.
+// post sends a request to the first address that accepts it.
 func (a *admin) post(ctx context.Context, path string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *admin) postTo(ctx context.Context, url string, body []byte) error {
 	return nil
 }
 
-// deliver calls back with results until ctx ends. What the scheduler did not take, it sends again after a pause.
+// deliver calls back with results until ctx ends. It resends undelivered ones after a pause.
 func (a *admin) deliver(ctx context.Context) {
 	ticker := time.NewTicker(a.retry)
 	defer ticker.Stop()
@@ -118,7 +118,7 @@ func (a *admin) deliver(ctx context.Context) {
 	}
 }
 
-// batch returns a result with those that are there already.
+// batch returns a result with the others that are already waiting.
 func (a *admin) batch(first result) []result {
 	all := []result{first}
 	for len(all) < mostResults {
@@ -139,7 +139,7 @@ func (a *admin) callBack(ctx context.Context, all []result) {
 	}
 }
 
-// flush calls back with all that is left.
+// flush calls back with all remaining results.
 func (a *admin) flush(ctx context.Context) error {
 	all := a.undone
 	for len(a.results) > 0 {

@@ -24,7 +24,7 @@ type trigger struct {
 	GlueUpdatedTime int64  `json:"glueUpdatetime"`
 }
 
-// executor is the server that the scheduler calls. It has a thread for each job that it was told to run.
+// executor is the server that the scheduler calls. It has a thread for each job that was run.
 type executor struct {
 	token string
 	logs  logs
@@ -36,7 +36,7 @@ type executor struct {
 
 // ServeHTTP serves the protocol: POST, the token, and JSON with a code.
 func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html;charset=UTF-8") // as XXL-JOB's own executors have it
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8") // like XXL-JOB's own executors
 	_ = json.NewEncoder(w).Encode(e.respond(r))
 }
 
@@ -72,7 +72,7 @@ func (e *executor) respond(r *http.Request) reply {
 	return failure("invalid request, uri-mapping(" + r.URL.Path + ") not found.")
 }
 
-// asked responds to a request whose body is a T.
+// asked responds to a request with a T as its body.
 func asked[T any](r *http.Request, respond func(T) reply) reply {
 	var body T
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -92,7 +92,7 @@ func (e *executor) idleBeat(job int32) reply {
 	return reply{Code: codeSuccess}
 }
 
-// run queues a run with the thread of its job, as the block strategy says.
+// run queues a run in the thread of its job, by the block strategy.
 func (e *executor) run(of trigger) reply {
 	handler, known := handlers[of.Handler]
 	switch {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// logs are files, one for each run, in a directory for each day of the time that the scheduler gave the run.
+// logs are files, one per run, in a directory for each day of the scheduler's trigger time.
 type logs struct {
 	dir string
 	mu  sync.Mutex
@@ -23,7 +23,7 @@ type logRequest struct {
 	FromLineNum int   `json:"fromLineNum"`
 }
 
-// logResult is the content of the response to it.
+// logResult is the content of its response.
 type logResult struct {
 	FromLineNum int    `json:"fromLineNum"`
 	ToLineNum   int    `json:"toLineNum"`
@@ -53,7 +53,7 @@ func (l *logs) add(id, at int64, line string) {
 	}
 }
 
-// read returns the lines of a log from one on. XXL-JOB's own executors never say that a log has ended.
+// read returns the lines of a log from a line on. XXL-JOB's own executors never report the end of a log.
 func (l *logs) read(of logRequest) reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()

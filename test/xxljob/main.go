@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends, leaves the registry, and hands over the results that are left.
+// run serves until ctx ends, leaves the registry, and delivers the remaining results.
 func run(ctx context.Context) error {
 	beat, err := pauseOf("BEAT")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // handler does the work of a run.
 type handler func(ctx context.Context, param string, log func(string)) error
 
-// handlers are those of this executor, by the names of their jobs.
+// handlers are the handlers of this executor, by job.
 var handlers = map[string]handler{
 	"demoJobHandler":    succeed,
 	"invoiceJobHandler": succeed,
@@ -39,16 +39,16 @@ func succeed(_ context.Context, _ string, log func(string)) error {
 	return nil
 }
 
-// queued is a run that waits for its turn.
+// queued is a run in the queue.
 type queued struct {
 	trigger
 	handler handler
 }
 
-// thread runs what is queued of one job, one after the other.
+// thread runs the queued runs of one job, one after the other.
 type thread struct {
 	executor *executor
-	ctx      context.Context //nolint:containedctx // it is the life of the thread
+	ctx      context.Context //nolint:containedctx // the lifetime of the thread
 	cancel   context.CancelCauseFunc
 	ended    chan struct{}
 	more     chan struct{} // has an element if the queue may have one
@@ -56,17 +56,17 @@ type thread struct {
 	mu      sync.Mutex
 	queue   []queued
 	running bool
-	known   map[int64]bool // the logs that it was told to run
+	known   map[int64]bool // log ids of its runs
 }
 
 func newThread(e *executor) *thread {
 	t := &thread{executor: e, ended: make(chan struct{}), more: make(chan struct{}, 1), known: map[int64]bool{}}
-	t.ctx, t.cancel = context.WithCancelCause(context.Background()) //nolint:forbidigo // it outlives the request that begins it
+	t.ctx, t.cancel = context.WithCancelCause(context.Background()) //nolint:forbidigo // it outlives the request that starts it
 	go t.run()
 	return t
 }
 
-// push queues a run; false: it was queued before.
+// push queues a run, and returns false if it was queued before.
 func (t *thread) push(one queued) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *thread) busy() bool {
 	return t.running || len(t.queue) > 0
 }
 
-// stop ends the run and all that is queued.
+// stop ends the current run and drops the queue.
 func (t *thread) stop(why string) { t.cancel(errors.New(why)) }
 
 func (t *thread) run() {
@@ -111,7 +111,7 @@ func (t *thread) run() {
 	}
 }
 
-// next takes the first run of the queue.
+// next takes the first run from the queue.
 func (t *thread) next() (one queued, some bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +141,7 @@ func (t *thread) execute(one queued) {
 	t.finish(one, err)
 }
 
-// finish leaves a result for the scheduler.
+// finish reports a result to the scheduler.
 func (t *thread) finish(one queued, err error) {
 	r := result{LogID: one.LogID, LogDateTim: one.LogDateTime, Code: codeSuccess}
 	switch {

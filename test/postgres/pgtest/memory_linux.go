@@ -2,8 +2,8 @@ package pgtest
 
 import "golang.org/x/sys/unix"
 
-// memory returns a directory whose files Linux keeps in memory, or "" if it has no room for the databases of many tests: in
-// a container it may be tiny.
+// memory returns a directory that Linux keeps in memory, or "" if it is too small for the databases
+// of many tests, as in some containers.
 func memory() string {
 	const dir, room = "/dev/shm", 4 << 30
 	var found unix.Statfs_t

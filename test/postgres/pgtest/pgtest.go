@@ -1,8 +1,8 @@
-// Package pgtest gives each test a PostgreSQL database of its own.
+// Package pgtest gives each test a separate PostgreSQL database.
 //
-// With DATABASE_URL in the environment, databases with random names are created on that server and dropped
-// afterwards; nothing else there is touched. Otherwise each test process starts one throwaway server on a
-// unix socket in a temporary directory, which ends with the process, however that ends.
+// With DATABASE_URL in the environment, it creates databases with random names on that server and drops them
+// afterwards; it touches nothing else there. Otherwise each test process starts one throwaway server on a
+// unix socket in a temporary directory. The server ends with the process, however that ends.
 package pgtest
 
 import (
@@ -24,22 +24,22 @@ import (
 // Option changes the database that New returns.
 type Option func(*wanted)
 
-// wanted is a database as the options want it.
+// wanted has the options of a database.
 type wanted struct {
 	durable bool
 	without db.Capabilities
 }
 
-// Fsync asks for a server that writes through to disk, as in production. It is for benchmarks; with
-// DATABASE_URL it has no effect.
+// Fsync requests a server that writes through to disk, as in production. It is for benchmarks, and
+// has no effect with DATABASE_URL.
 func Fsync(w *wanted) { w.durable = true }
 
-// Without asks for a database that was migrated to be used without something.
+// Without requests a database that was migrated without some capabilities.
 func Without(without ...db.Capability) Option {
 	return func(w *wanted) { w.without = without }
 }
 
-// servers are the throwaway servers of this process, by their durability, each started at its first use.
+// servers are the throwaway servers of this process, by durability, each started at its first use.
 type servers struct {
 	mu      sync.Mutex
 	durable map[bool]*server
@@ -90,8 +90,8 @@ func (s *servers) server(t testing.TB, durable bool) *server {
 	return started
 }
 
-// create creates a database on the server at admin, as a copy of template unless that is empty, and returns
-// its URL.
+// create creates a database on the server at admin, as a copy of template unless that is empty, and
+// returns its URL.
 func create(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := "carillon_" + strings.ToLower(rand.Text()[:12])

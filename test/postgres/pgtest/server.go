@@ -20,7 +20,7 @@ type server struct {
 	templates map[string]bool // migrated databases to copy, by name
 }
 
-// template returns the name of a migrated database, with partitions or not. The first call makes it.
+// template returns the name of a migrated database, with or without partitions. The first call makes it.
 func (s *server) template(ctx context.Context, without db.Capabilities) (string, error) {
 	name, by := "carillon_template", db.Capabilities(nil)
 	if without.Has(db.DayPartitions) {
@@ -46,11 +46,11 @@ func start(ctx context.Context, bin string, durable bool) (*server, error) {
 	parent := ""
 	switch {
 	case !durable && memory() != "":
-		parent = memory() // a new database is a thousand files, for which a disk needs ten times as long
+		parent = memory() // a new database has a thousand files, which take ten times as long on a disk
 	case len(os.TempDir()) > 60:
 		parent = "/tmp" // the path of a socket is at most 107 bytes
 	}
-	// The name says whose it is where all directories for temporary files meet.
+	// The name contains that of the directory for temporary files, so that each step can find its servers.
 	dir, err := os.MkdirTemp(parent, "carillon-pg-"+filepath.Base(os.TempDir())+"-")
 	if err != nil {
 		return nil, err
