@@ -277,11 +277,11 @@ func changedJobs() map[string]values {
 		"invalid": plainJob(values{
 			"name": "NO", "queue_limit": 0, "delivery": "never", "trigger": values{"a": values{"expression": "x"}},
 		}),
-		"without a secret":            plainJob(values{"target": hookTo(values{"auth": values{"bearer": values{"token": values{}}}})}),
-		"of an app that is not there": plainJob(values{"app": "none"}),
-		"with a calendar":             plainJob(values{"trigger": values{"a": values{"expression": yearly, "calendar": "none"}}}),
-		"without an expression":       plainJob(values{"trigger": values{"a": values{}}}),
-		"without a name":              plainJob(values{"name": nil}),
+		"without a secret":      plainJob(values{"target": hookTo(values{"auth": values{"bearer": values{"token": values{}}}})}),
+		"of a missing app":      plainJob(values{"app": "none"}),
+		"with a calendar":       plainJob(values{"trigger": values{"a": values{"expression": yearly, "calendar": "none"}}}),
+		"without an expression": plainJob(values{"trigger": values{"a": values{}}}),
+		"without a name":        plainJob(values{"name": nil}),
 	}
 }
 

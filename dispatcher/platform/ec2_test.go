@@ -74,15 +74,15 @@ func TestReasonWhyAnInstanceLeaves(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		"in service":                      {nil, ""},
-		"in no group":                     {map[string]string{state: ""}, ""},
-		"in standby":                      {map[string]string{state: "Standby"}, ""},
-		"detached":                        {map[string]string{state: "Detached"}, ""},
-		"the group ends it":               {map[string]string{state: "Terminated"}, "the autoscaling group terminates"},
-		"the group ends it, warm":         {map[string]string{state: "Warmed:Terminated"}, "the autoscaling group terminates"},
-		"EC2 takes the spot instance":     {map[string]string{spot: spotNotice}, "spot instance back: " + spotNotice},
-		"a spot instance in no group":     {map[string]string{state: "", spot: spotNotice}, "spot instance back"},
-		"a spot instance that is to stop": {map[string]string{spot: `{"action": "stop", "time": "2027-01-01T08:22:00Z"}`}, "spot instance back"},
+		"in service":                    {nil, ""},
+		"in no group":                   {map[string]string{state: ""}, ""},
+		"in standby":                    {map[string]string{state: "Standby"}, ""},
+		"detached":                      {map[string]string{state: "Detached"}, ""},
+		"the group ends it":             {map[string]string{state: "Terminated"}, "the autoscaling group terminates"},
+		"the group ends it, warm":       {map[string]string{state: "Warmed:Terminated"}, "the autoscaling group terminates"},
+		"EC2 takes the spot instance":   {map[string]string{spot: spotNotice}, "spot instance back: " + spotNotice},
+		"a spot instance in no group":   {map[string]string{state: "", spot: spotNotice}, "spot instance back"},
+		"a spot instance about to stop": {map[string]string{spot: `{"action": "stop", "time": "2027-01-01T08:22:00Z"}`}, "spot instance back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -193,7 +193,7 @@ func TestProtectionSurvivesFailuresOfTheAgent(t *testing.T) {
 		"an old agent":    {text(404, "404 page not found"), []string{"404", "page not found"}},
 		"no JSON":         {text(200, "<html>"), []string{"html"}},
 		"an empty object": {text(200, "{}"), []string{"without a protection"}},
-		"the opposite of what was asked": {text(200, `{"protection":{"ProtectionEnabled":false,"TaskArn":`+arn+`}}`),
+		"the opposite of the request": {text(200, `{"protection":{"ProtectionEnabled":false,"TaskArn":`+arn+`}}`),
 			[]string{"the protection is false after asking for true"}},
 		"it hangs": {text(http.StatusTeapot, ""), []string{"deadline exceeded"}},
 	} {

@@ -66,7 +66,7 @@ func TestEMFLineRefusesWhatCloudWatchWouldDrop(t *testing.T) {
 		"100 metrics":           {platform.EMF{}, many(100), ""},
 		"101 metrics":           {platform.EMF{}, many(101), "101 metrics"},
 		"no metric":             {platform.EMF{}, nil, "0 metrics"},
-		"a value that is none":  {platform.EMF{}, []platform.Metric{{Name: "M", Value: math.NaN()}}, "metric M"},
+		"an invalid value":      {platform.EMF{}, []platform.Metric{{Name: "M", Value: math.NaN()}}, "metric M"},
 		"an infinite value":     {platform.EMF{}, []platform.Metric{{Name: "M", Value: math.Inf(1)}}, "metric M"},
 		"two of one name":       {platform.EMF{}, []platform.Metric{{Name: "M"}, {Name: "M"}}, `"M"`},
 		"a property's name":     {platform.EMF{Properties: map[string]string{"M": ""}}, []platform.Metric{{Name: "M"}}, `"M"`},

@@ -53,7 +53,7 @@ func TestContainerMemoryIsTheSmallestLimitOnTheWayToTheRoot(t *testing.T) {
 			"proc/self/cgroup": "0::/../../b\n", v2 + "b/memory.max": "1000000\n",
 		}, platform.MemoryLimit{Bytes: 1000000, Source: "/sys/fs/cgroup/b/memory.max"}},
 		"no control groups": {map[string]string{}, platform.MemoryLimit{}},
-		"lines and numbers that are none": {map[string]string{
+		"invalid lines and numbers": {map[string]string{
 			"proc/self/cgroup": "\nx\n0::/\n", v2 + "memory.max": "many\n",
 		}, platform.MemoryLimit{}},
 	} {

@@ -36,7 +36,7 @@ func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
 		"another revision":                      {2, dispatcher.JobExecuting, in(-time.Hour), trigger(in(time.Hour)), false},
 		"a fire to come moved later":            {1, dispatcher.JobExecuting, in(time.Hour), trigger(in(2 * time.Hour)), false},
 		"a fire to come moved earlier":          {1, dispatcher.JobExecuting, in(2 * time.Hour), trigger(in(time.Hour)), false},
-		"a fire to come is gone":                {1, dispatcher.JobExecuting, in(time.Hour), trigger(nil), false},
+		"an upcoming fire has vanished":         {1, dispatcher.JobExecuting, in(time.Hour), trigger(nil), false},
 		"a calendar moved it":                   {1, dispatcher.JobExecuting, in(2 * time.Hour), excluding, true},
 		"the trigger can no longer be computed": {1, dispatcher.JobError, in(-time.Hour), trigger(nil), false},
 	} {

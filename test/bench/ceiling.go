@@ -104,8 +104,8 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 			return tx.Commit()
 		}
 	}
-	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from using the index, because a
-	// batch selects few of many entries.
+	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from the index, where one
+	// entry in many batches is wanted.
 	return &bareSQL{own: shares(triggers, 1), close: func() { _ = db.Close() },
 		claim: run(
 			`INSERT INTO bare_runs (trigger_id, scheduled_at, state)

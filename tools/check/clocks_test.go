@@ -8,16 +8,16 @@ import (
 func TestClocksOfTestsAreFound(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, want string }{
-		"a bound on time":            {"took := time.Since(began)", "time.Since"},
-		"a time that is left":        {"if time.Until(end) < 0 {}", "time.Until"},
-		"a bound with its reason":    {"took := time.Since(began) // wall clock: it is about a timeout", ""},
-		"a reason that says nothing": {"took := time.Since(began) // wall clock: ", "time.Since"},
-		"virtual time":               {"synctest.Test(t, func(t *testing.T) { _ = time.Since(began) })", ""},
-		"a short deadline":           {"select { case <-time.After(5 * time.Second): }", "time.After"},
-		"a second":                   {"select { case <-time.After(time.Second): }", "time.After"},
-		"a deadline of minutes":      {"select { case <-time.After(5 * time.Minute): }", ""},
-		"a deadline of a name":       {"select { case <-time.After(waitLimit): }", ""},
-		"a wait for a state":         {"for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {}", ""},
+		"a bound on time":         {"took := time.Since(began)", "time.Since"},
+		"the remaining time":      {"if time.Until(end) < 0 {}", "time.Until"},
+		"a bound with its reason": {"took := time.Since(began) // wall clock: it is about a timeout", ""},
+		"an empty reason":         {"took := time.Since(began) // wall clock: ", "time.Since"},
+		"virtual time":            {"synctest.Test(t, func(t *testing.T) { _ = time.Since(began) })", ""},
+		"a short deadline":        {"select { case <-time.After(5 * time.Second): }", "time.After"},
+		"a second":                {"select { case <-time.After(time.Second): }", "time.After"},
+		"a deadline of minutes":   {"select { case <-time.After(5 * time.Minute): }", ""},
+		"a deadline of a name":    {"select { case <-time.After(waitLimit): }", ""},
+		"a wait for a state":      {"for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -119,7 +119,7 @@ func rules() map[string]struct {
 			}
 			return strings.Join(others, ",")
 		}, func(m *manifests) { m.config.Namespace = "default" }},
-		"the namespace refuses what may do more": {func(m *manifests) string {
+		"the namespace enforces restricted pods": {func(m *manifests) string {
 			return unless(m.namespace.Labels["pod-security.kubernetes.io/enforce"] == "restricted", "label")
 		}, func(m *manifests) { m.namespace.Labels = nil }},
 	}

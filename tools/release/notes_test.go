@@ -94,11 +94,11 @@ func TestNotesDemandUpgradeNotesForMigrations(t *testing.T) {
 		"changes a type":            {plain, map[string]string{"migrations/postgres/00002_b.sql": tightens}, `"ALTER COLUMN"`},
 		"a new thousand":            {plain, map[string]string{"migrations/postgres/01000_b.sql": adds}, "01000_b.sql begins a new thousand"},
 		"and has upgrade notes":     {upgrade, map[string]string{"migrations/postgres/01000_b.sql": adds}, ""},
-		"upgrade notes say nothing": {hollow, map[string]string{"migrations/postgres/00002_b.sql": drops}, `"### Upgrade notes"`},
+		"empty upgrade notes":       {hollow, map[string]string{"migrations/postgres/00002_b.sql": drops}, `"### Upgrade notes"`},
 		"those of another version":  {older, map[string]string{"migrations/postgres/00002_b.sql": drops}, `"### Upgrade notes"`},
 		"a released one changed":    {upgrade, map[string]string{ledger: changed}, "was released with v1.0.0 and has changed"},
 		"only its comment changed":  {plain, map[string]string{ledger: strings.Replace(first, "a comment", "another", 1)}, ""},
-		"a released one is gone":    {upgrade, map[string]string{ledger: ""}, "was released with v1.0.0 and is gone"},
+		"a released one is missing": {upgrade, map[string]string{ledger: ""}, "was released with v1.0.0 and is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,13 +24,13 @@ func TestGraphMatchesTheCodeAndPointsDown(t *testing.T) {
 	t.Parallel()
 	built := map[string][]string{"input": nil, "run": {"input"}, "store": {"input", "run"}}
 	for name, tt := range map[string]struct{ block, want string }{
-		"the graph that there is":     {"input:\nrun: input\nstore: input run\n", ""},
-		"two rooms of the same line":  {"input:\nrun, store: input\n", "store imports run; the graph in CONTRIBUTING.md does not say so"},
-		"an import that is not drawn": {"input:\nrun:\nstore: input run\n", "run imports input; the graph"},
-		"an arrow to nothing":         {"input:\nrun: input\nstore: input run seal\n", "store does not import seal; the graph"},
-		"an arrow that points up":     {"run: input\ninput:\nstore: input run\n", "the arrow from run to input points up"},
-		"a package that is not drawn": {"input:\nrun: input\n", "package store is not in the graph"},
-		"a room that is no package":   {"input:\nrun: input\nstore: input run\nview:\n", "room view, which is no package"},
+		"a matching graph":           {"input:\nrun: input\nstore: input run\n", ""},
+		"two rooms of the same line": {"input:\nrun, store: input\n", "store imports run; the graph in CONTRIBUTING.md does not say so"},
+		"a missing arrow":            {"input:\nrun:\nstore: input run\n", "run imports input; the graph"},
+		"an arrow without import":    {"input:\nrun: input\nstore: input run seal\n", "store does not import seal; the graph"},
+		"an arrow that points up":    {"run: input\ninput:\nstore: input run\n", "the arrow from run to input points up"},
+		"a missing package":          {"input:\nrun: input\n", "package store is not in the graph"},
+		"a room without package":     {"input:\nrun: input\nstore: input run\nview:\n", "room view, which is no package"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

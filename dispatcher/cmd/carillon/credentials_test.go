@@ -42,7 +42,7 @@ func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 			files: map[string]string{"database-password": ""}, env: []string{"CARILLON_DATABASE_PASSWORD=x"}, flag: postgres},
 		"no password by a variable": {files: password, env: []string{"CARILLON_DATABASE_PASSWORD_FILE="}, flag: sqlite},
 		"keys":                      {files: map[string]string{"secret-keys": testKey}, flag: sqlite},
-		"keys that are none": {
+		"invalid keys": {
 			files: map[string]string{"secret-keys": "x"}, flag: sqlite, errors: []string{"--secret-keys-file"}},
 		"a token of Vault": {
 			files: map[string]string{"vault-token": "x"}, env: []string{"CARILLON_VAULT_ADDRESS=https://vault.test"}, flag: sqlite},

@@ -157,11 +157,11 @@ func TestDoctorReportsProblemsOfPostgreSQL(t *testing.T) {
 			[]string{"runs (of postgres)", "goose_db_version (of postgres)", "REASSIGN OWNED"}},
 		"a wrong password": {[]string{"CARILLON_DATABASE_PASSWORD=xhunter2"}, []string{at("secret", "empty")}, "database", node.HealthFail,
 			[]string{"password authentication failed", "--database-password-file"}},
-		"a database that is not there": {nil, []string{at("postgres", "nothing")}, "database", node.HealthFail,
+		"a missing database": {nil, []string{at("postgres", "nothing")}, "database", node.HealthFail,
 			[]string{`"nothing" does not exist`, "create the database"}},
-		"a server that is not there": {nil, []string{"--database=postgres://me@127.0.0.1:1/x"}, "database", node.HealthFail,
+		"an unreachable server": {nil, []string{"--database=postgres://me@127.0.0.1:1/x"}, "database", node.HealthFail,
 			[]string{"refused", "security group"}},
-		"a name that is none": {nil, []string{"--database=postgres://me@db.invalid/x"}, "database", node.HealthFail,
+		"an unresolvable name": {nil, []string{"--database=postgres://me@db.invalid/x"}, "database", node.HealthFail,
 			[]string{"db.invalid", "name resolution"}},
 		"a newer schema": {nil, []string{at("postgres", "newer")}, "schema", node.HealthFail, []string{"version 1000", "newer version"}},
 		"no schema": {nil, []string{at("postgres", "empty"), "--no-migrate"}, "schema", node.HealthFail,
@@ -234,9 +234,9 @@ func TestDoctorReportsProblemsOfAFile(t *testing.T) {
 		file, check string
 		says        []string
 	}{
-		"a directory that is not there": {filepath.Join(dir, "nowhere", "x.db"), "database", []string{"nowhere", "create the directory"}},
-		"a newer schema":                {newer, "schema", []string{"version 1000"}},
-		"no database":                   {damaged, "database", []string{"not a database", "backup"}},
+		"a missing directory": {filepath.Join(dir, "nowhere", "x.db"), "database", []string{"nowhere", "create the directory"}},
+		"a newer schema":      {newer, "schema", []string{"version 1000"}},
+		"no database":         {damaged, "database", []string{"not a database", "backup"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

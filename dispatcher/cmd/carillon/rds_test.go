@@ -68,9 +68,9 @@ func TestRDSErrorsSayWhatToDoAndShowNoToken(t *testing.T) {
 		database string
 		says     []string
 	}{
-		"a user that RDS refuses":     {at + "?sslrootcert=" + roots, []string{"PAM authentication failed", "GRANT rds_iam", "rds-db:connect"}},
-		"a server of another root":    {at + "?sslrootcert=" + otherRoots, []string{"certificate"}},
-		"a server that is not of RDS": {at, []string{"certificate signed by unknown authority"}},
+		"a user that RDS refuses":  {at + "?sslrootcert=" + roots, []string{"PAM authentication failed", "GRANT rds_iam", "rds-db:connect"}},
+		"a server of another root": {at + "?sslrootcert=" + otherRoots, []string{"certificate"}},
+		"a server outside of RDS":  {at, []string{"certificate signed by unknown authority"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

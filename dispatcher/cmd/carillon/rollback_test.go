@@ -107,9 +107,9 @@ func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	for name, without := range map[string]string{
-		"the servers have identities":             "",
-		"nothing tells the servers apart":         "identity",
-		"they have what any database has at most": "identity,notifications,skip-locked,session-settings",
+		"the servers have identities":      "",
+		"the servers have no identities":   "identity",
+		"they have the least capabilities": "identity,notifications,skip-locked,session-settings",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

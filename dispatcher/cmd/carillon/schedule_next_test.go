@@ -34,10 +34,10 @@ func TestBatchPrintsALinePerQueryAndGoesOnAfterAnInvalidOne(t *testing.T) {
 		"a calendar interval": {"calendar_interval\tevery 1 month\tUTC\t" + from +
 			"\t2\tstart=2026-01-31T08:00:00Z\tpreserve_hour=true", "OK\t2026-03-31T08:00:00Z,2026-04-30T08:00:00Z"},
 		"a minute out of range":     {"unix\t60 * * * *\t\t" + from + "\t3", "ERR\tcron_range\t"},
-		"a zone that is none":       {"unix\t0 * * * *\tMars/Olympus\t" + from + "\t3", "ERR\ttz_unknown\t"},
+		"an unknown zone":           {"unix\t0 * * * *\tMars/Olympus\t" + from + "\t3", "ERR\ttz_unknown\t"},
 		"an instant without a zone": {"unix\t0 * * * *\t\t2026-03-27T12:00:00\t3", "ERR\ttime_zone_missing\t"},
 		"a count that is a word":    {"unix\t0 * * * *\t\t" + from + "\tthree", "ERR\tcount_range\t"},
-		"an option that is none":    {"unix\t0 * * * *\t\t" + from + "\t3\tgaps=next", "ERR\tquery_unknown\t"},
+		"an unknown option":         {"unix\t0 * * * *\t\t" + from + "\t3\tgaps=next", "ERR\tquery_unknown\t"},
 		"too few columns":           {"unix\t0 * * * *", "ERR\trequired\t"},
 	} {
 		t.Run(name, func(t *testing.T) {

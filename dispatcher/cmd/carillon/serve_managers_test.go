@@ -29,7 +29,7 @@ func TestWrongFlagsOfManagersAreReportedTogether(t *testing.T) {
 		"Kubernetes":  {[]string{address, "--vault-auth=kubernetes", "--vault-role=carillon-{app}"}, nil},
 		"AWS":         {[]string{address, "--vault-auth=aws", "--vault-role=r", "--vault-mount=a/b", "--vault-server-id=v"}, nil},
 		"authorities": {[]string{address, "--vault-token=t", "--vault-ca=base64:" + base64.StdEncoding.EncodeToString(authority)}, nil},
-		"authorities that are none": {
+		"invalid authorities": {
 			[]string{address, "--vault-token=t", "--vault-ca=base64:LINNET"}, []string{"--vault-ca (CARILLON_VAULT_CA): illegal base64 data"},
 		},
 		"a role of AWS": {[]string{"--secret-aws-role=arn:aws:iam::123456789012:role/path/carillon-{app}", "--secret-keep=0s"}, nil},

@@ -45,7 +45,7 @@ func TestSecretDirectoryWithFilesOfTheNodeIsRefused(t *testing.T) {
 		says string // empty if it is accepted
 	}{
 		"a directory of its own":     {"good", nil, nil, ""},
-		"one that is not there":      {"none", nil, nil, ""},
+		"a missing one":              {"none", nil, nil, ""},
 		"tokens of Kubernetes":       {"kubernetes", nil, nil, "kubernetes.io"},
 		"below tokens of Kubernetes": {"kubernetes/kubernetes.io/serviceaccount", nil, nil, "kubernetes.io"},
 		"tokens of EKS":              {"eks", nil, nil, "eks.amazonaws.com"},
