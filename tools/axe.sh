@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of axe-core, which judges whether people with disabilities can use the console. It comes from an npm
-# package, for tests only, and is unpacked into .cache/ once.
+# Prints the path of axe-core, which checks the accessibility of the console. It comes from an npm package, for
+# tests only, and is unpacked into .cache/ once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh BENCH [ARGUMENT...] runs carillon-bench, which is BENCH, with the arguments in the database of
-# DATABASE_URL. Without one it starts a PostgreSQL for the time of the run, which writes through to disk.
+# bench.sh BENCH [ARGUMENT...] runs BENCH, a built carillon-bench, with the arguments on the database of
+# DATABASE_URL. Without one it starts a PostgreSQL for the run, which writes through to disk.
 set -euo pipefail
 bench=$(realpath "$1")
 shift

@@ -29,20 +29,20 @@ breach "a line of docs longer than 100 columns" "$(files -name '*.md' | grep -v 
 	print "$ARGV:$.: ", length, " columns\n" if length > 100 && !$code && !/^\s*\||:\/\/|\]\(/;
 	if (eof) { close ARGV; $code = 0 }')"
 
-# A test that skips itself passes unseen. test/need fails it with CI=true; what may be skipped even then says so.
+# A skipped test looks like a pass. test/need fails it with CI=true; a test that may be skipped even then says so.
 breach "a test that is skipped without a word about CI=true; see test/need" "$(files -name '*_test.go' |
 	xargs grep -nE '\bt\.(Skip|Skipf|SkipNow)\(' | grep -vE '// .*CI=true' || true)"
 
-# No test judges the machine.
+# No test measures the machine.
 go run ./tools/check clocks || breaches=1
 
-# One thing has one word; tools/words.txt has those that are not used, and CHANGELOG.md what was renamed.
+# One thing has one word; tools/words.txt has the words that are not used, and CHANGELOG.md lists renamed things.
 breach "a word that Carillon does not use" "$(files -name '*.go' -o -name '*.md' -o -name '*.sql' -o -name '*.sh' \
 	-o -name '*.tf' -o -name '*.yml' -o -name '*.json' -o -name '*.tmpl' -o -name Makefile -o -path ./.ci/run |
 	xargs perl tools/words.pl tools/words.txt)"
 
-# What is committed works anywhere: it names no directory of the machine it was written on and
-# no module proxy or package registry but the public ones.
+# Committed files work anywhere: they name no directory of the machine they were written on, and no
+# module proxy or package registry other than the public ones.
 machine_words() {
 	echo "${HOME:-/nowhere}/"
 	case $PWD in /*/*) echo "$PWD" ;; esac

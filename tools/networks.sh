@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure, as root, that chaos can give nodes networks of the kernel's own and cut them. Anyone who
-# is not root has none, and whatever is missing the run does without.
+# As root, makes sure that chaos can give nodes separate network namespaces and cut them. Without root, or
+# if a program is missing, the run works without them.
 set -euo pipefail
 cd "$(dirname "$0")"
 

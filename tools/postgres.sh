@@ -11,7 +11,7 @@ have_initdb() {
 if [ -n "${DATABASE_URL:-}" ] || have_initdb; then
 	exit 0
 fi
-# Debian's package starts a server that nobody asked for, unless told not to.
+# Debian's package starts a server unless its configuration says otherwise.
 if [ "$(id -u)" -eq 0 ] && [ ! -e /etc/postgresql-common ] && command -v apt-get >/dev/null; then
 	mkdir -p /etc/postgresql-common/createcluster.d
 	echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/carillon.conf

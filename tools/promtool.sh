@@ -18,7 +18,7 @@ if [ ! -x "$bin" ]; then
 	chmod 755 "$dir" # apt downloads as a user of its own
 	fetch() { (cd "$dir" && apt-get download -q prometheus >&2); }
 	fetch || { apt-get update -q >&2 && fetch; }
-	# It gets its name once it is whole, so that a process that installs it at the same time runs no half of it.
+	# It is renamed when it is complete, so that a concurrent process never runs a part of it.
 	mkdir -p "$(dirname "$bin")"
 	dpkg -x "$dir"/prometheus_*.deb "$dir/unpacked"
 	whole=$(mktemp "$bin.XXXXXX")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs govulncheck, whose path is the first argument, and fails if it finds that the code calls something vulnerable.
-# Its list comes from vuln.go.dev, or from the address in GOVULNDB, such as file:///srv/vulndb. A machine that cannot reach
-# it learns nothing. That is said and is no failure: the tree is as it was.
+# Runs govulncheck, whose path is the first argument, and fails if the code calls a vulnerable function. The
+# list of vulnerabilities comes from vuln.go.dev, or from the address in GOVULNDB, such as file:///srv/vulndb. If that
+# cannot be reached, the script says so and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -74,7 +74,7 @@ type form interface {
 	kind(r *Row, data bool) attr.Type
 	resource(r *Row) schema.Attribute
 	dataSource(r *Row) dataschema.Attribute
-	// expand sets the field of the object of from a value with the pointer at.
+	// expand sets the field of a domain object from a value; at is the value's pointer.
 	expand(e *Expander, r *Row, at string, v attr.Value, of any)
 	// flatten returns the value of the field. prior is the value that it replaces, or nil.
 	flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value
@@ -163,7 +163,7 @@ type Rows struct {
 	list       []*Row
 	rules      []Rule
 	make       func() any         // a new value with its defaults
-	assign     func(to, Type any) // of is a result of make
+	assign     func(to, Type any) // copies a result of make
 	Type, data types.ObjectType   // in the resource, and in the data source
 }
 
@@ -262,7 +262,7 @@ func (all *Rows) DataAttributes() map[string]dataschema.Attribute {
 	return attributes
 }
 
-// Expand sets of from the attributes of an object with the pointer at.
+// Expand sets a domain object from the attributes of a Terraform object; at is the pointer of that.
 func (all *Rows) Expand(e *Expander, at string, v Values, of any) {
 	for _, r := range all.list {
 		if r.text == "" {

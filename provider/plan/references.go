@@ -167,7 +167,7 @@ type knownJobs struct {
 	mu sync.Mutex
 	// planned has the followers of each job after this plan, by app/name.
 	planned map[string][]string
-	// stored has the followers of jobs that are not yet in the plan, as they were read; nil for a missing job.
+	// stored has the followers of jobs that are not, or not yet, in the plan, as read; nil for a missing job.
 	stored map[string]*[]string
 }
 

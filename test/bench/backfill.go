@@ -23,9 +23,9 @@ const (
 	backfillPatience = 20 * time.Minute
 )
 
-// recovering is how long after a kill the fires of the killed node may still be late. Other nodes
-// claim them two seconds late until the node counts as dead, which takes a minute. Its runs in
-// flight are adopted when a handler, whose turn comes every 15 seconds, and a poll have found them.
+// recovering is how long after a kill the fires of the killed node may still be late. Other nodes claim them
+// two seconds late until the node counts as dead, which takes a minute. The killed node's runs in flight are
+// adopted when a handler, whose turn comes after 15 seconds, and a poll have found them.
 const recovering = 85 * time.Second
 
 // backfill measures how late the fires of a job are next to a backfill of another, while one of two nodes is killed in

@@ -151,6 +151,6 @@ func (p *process) end() error { return errors.Join(p.in.Close(), p.command.Wait(
 // kill ends the node like kill -9.
 func (p *process) kill() error {
 	err := p.command.Process.Signal(syscall.SIGKILL)
-	_ = p.command.Wait() // its error is the kill
+	_ = p.command.Wait() // its error reports the kill
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// The bytes that one fire wrote when due fires, definitions, runs in flight and history still shared tables,
-// as multiples of bare SQL. Both were measured in turns of one run, after a checkpoint each, with 20,000
-// triggers in batches of 500: 1,212 bytes of WAL to 774, and 255 bytes of table and indexes to 124. Bare SQL
-// has not changed since, so today's figures of bare SQL convert to those of the earlier tables.
+// The bytes that one fire wrote while due fires still shared tables with definitions, and runs in flight with
+// history, as multiples of bare SQL. Both were measured in turns of one run, after a checkpoint each, with
+// 20,000 triggers in batches of 500: 1,212 bytes of WAL to 774, and 255 bytes of table and indexes to 124.
+// Bare SQL has not changed since, so today's figures of bare SQL convert to those of the earlier tables.
 const (
 	earlierWAL  = 1212.0 / 774
 	earlierDisk = 255.0 / 124

@@ -13,7 +13,7 @@ import (
 // the database may be unreachable, or the node frozen.
 const maxDrainOverrun = 30 * time.Second
 
-// drainAt lets a node work for a while and then drain with runs in flight. The checker checks the
+// drainAt lets a node work for a while and then drain with runs in flight. The checker judges the
 // duration, and the outcome of these runs.
 func (c *chaos) drainAt(ctx context.Context, n *node) {
 	if err := c.renew(n, ""); err != nil {

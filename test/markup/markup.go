@@ -1,5 +1,5 @@
-// Package markup checks HTML pages like a validator, without a network: a parser does not have to
-// repair a page, and each reference has a target.
+// Package markup checks HTML pages like a validator, without a network: no parser may have to
+// repair a page, and each reference must have a target.
 package markup
 
 import (

@@ -123,7 +123,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 		return f.read(ctx, f.query, f.show)
 	}
 	if follow {
-		// Existing entries before the latest ones are not new.
+		// Existing entries are not new, even those that are not among the latest.
 		now := access.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
 		page, err := f.api.Audit(ctx, now)
 		if err != nil {

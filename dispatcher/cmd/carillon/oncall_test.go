@@ -34,7 +34,7 @@ type rehearsal struct {
 	begin func(t *testing.T, s *stage) symptom
 }
 
-// stage is the surroundings of a fault.
+// stage is the environment of a fault.
 type stage struct {
 	*process
 	database string

@@ -133,7 +133,7 @@ func (f DatabaseFlag) In(ctx context.Context, do func(*store.Store) error) error
 	return do(s)
 }
 
-// wrap adds the flag and the database to an error, and an advice if RDS refuses the user.
+// wrap adds the flag and the database to an error, and advice if RDS refuses the user.
 func (f DatabaseFlag) wrap(err error) error {
 	err = fmt.Errorf(databaseName+" %s: %w", maskPassword(f.Database), err)
 	var refused *pgconn.PgError

@@ -78,7 +78,7 @@ func (e *examination) skip(check, why string) { e.add(check, HealthSkip, "not ch
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// Examine runs the checks of a node with these flags, in the way that a node would use each thing. It changes nothing.
+// Examine checks the needs of a node with these flags, in the way that the node would use them. It changes nothing.
 func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Finding {
 	e := &examination{Flags: s, DoctorFlags: d, variables: v}
 	for _, check := range []struct {

@@ -31,7 +31,7 @@ import (
 // mostECSStop is the longest time that ECS leaves a container between SIGTERM and SIGKILL.
 const mostECSStop = 120 * time.Second
 
-// warnOfEnvironment logs settings of the environment that have no effect. lookUp is os.LookupEnv.
+// warnOfEnvironment logs variables that a node ignores, and limits of ECS that it exceeds. lookUp is os.LookupEnv.
 func (s *Flags) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp func(string) (string, bool)) {
 	if zone, set := lookUp("TZ"); set {
 		log.InfoContext(ctx, "the variable TZ is ignored: each trigger names its time zone, and the log is in UTC", "tz", zone)
@@ -54,7 +54,7 @@ func checkListen(address string) error {
 	return nil
 }
 
-// listenError separates an invalid address from one that another process uses: that process may end.
+// listenError distinguishes an invalid address from one that another process uses, because that process may end.
 func listenError(address string, err error) error {
 	named := fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", input.Echo(address), err)
 	if errors.Is(err, syscall.EADDRINUSE) {
