@@ -67,7 +67,7 @@ func agent(t *testing.T, of *ec2.Instance, group *ec2.AutoScaling, stop func(con
 
 const spotNotice = `{"action": "terminate", "time": "2027-01-01T08:22:00Z"}`
 
-func TestReasonWhyAnInstanceLeaves(t *testing.T) {
+func TestInstanceReportsWhyItLeaves(t *testing.T) {
 	t.Parallel()
 	const state, spot = "autoscaling/target-lifecycle-state", "spot/instance-action"
 	for name, tt := range map[string]struct {

@@ -31,7 +31,7 @@ func skewed(t *testing.T, by time.Duration) (database string) {
 
 // No fire comes before its instant by the slower clock, and no live node is marked dead, as long as
 // the difference of the clocks is within the margin.
-func TestFiresAreEarlyByNeitherServersClock(t *testing.T) {
+func TestNoFireIsEarlyByEitherServersClock(t *testing.T) {
 	need.Step(t, "kills")
 	t.Parallel()
 	database := skewed(t, 600*time.Millisecond)
