@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,12 +78,11 @@ func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanatio
 	e, err := of.explain(ctx, at)
 	if err == nil && e.Verdict == VerdictNone && at.Nanosecond() == 0 {
 		// People copy times without milliseconds, as most lists show them.
-		if near, found, err := of.within(ctx, reader, at, e.NextAt); err != nil {
-			return e.Explanation, err
-		} else if found {
+		near, found, err := of.within(ctx, reader, at, e.NextAt)
+		if found {
 			e, err = of.explain(ctx, near)
-			return e.Explanation, err
 		}
+		return e.Explanation, err
 	}
 	return e.Explanation, err
 }
@@ -91,15 +91,13 @@ func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanatio
 func (of *explained) within(ctx context.Context, reader Reader, at time.Time, next *time.Time) (near time.Time, found bool, err error) {
 	last := at.Add(time.Second - time.Millisecond)
 	fires, err := reader.LatestFires(ctx, of.job, of.history.ID, at, last, 1)
-	switch {
-	case err != nil:
-		return near, false, err
-	case len(fires) > 0:
+	if len(fires) > 0 {
 		return fires[0], true, nil
-	case next != nil && !next.After(last):
+	}
+	if err == nil && next != nil && !next.After(last) {
 		return *next, true, nil
 	}
-	return near, false, nil
+	return near, false, err
 }
 
 // explained is a trigger of which times are explained.
@@ -165,14 +163,9 @@ type explainer struct {
 	excluded bool
 }
 
-func (e *explainer) run(ctx context.Context) error {
-	err := e.conclude(ctx)
-	slices.SortStableFunc(e.Steps, func(a, b Step) int { return a.At.Compare(b.At) })
-	return err
-}
-
-// conclude decides what became of the time, and collects the steps that led to it.
-func (e *explainer) conclude(ctx context.Context) (err error) {
+// run decides what became of the time, and collects the steps that led to it.
+func (e *explainer) run(ctx context.Context) (err error) {
+	defer func() { slices.SortStableFunc(e.Steps, func(a, b Step) int { return a.At.Compare(b.At) }) }()
 	key := run.Key{TriggerID: e.history.ID, ScheduledAt: e.At, Kind: run.KindSchedule}
 	if e.Run, err = e.ledger.find(ctx, key); err != nil {
 		return err
@@ -221,27 +214,26 @@ func (e *explainer) addPauses() {
 	}
 }
 
-// hold is a time in which nothing of the trigger was claimed.
+// hold is a time in which no fire of the trigger was claimed.
 type hold struct {
 	what, actor, reason string
 	from                time.Time
-	until               *time.Time // when it ended; nil: it lasts
-	ends                *time.Time // when it will end by itself
+	until, ends         *time.Time // until when it lasted, nil if it lasts, and when it ends by itself
 }
 
-// String says what held, by whom, since when and why.
+// String says what held fires, by whom, when and why.
 func (h hold) String() string {
 	text := h.what
 	if h.actor != "" {
 		text += " by " + h.actor
 	}
-	if h.until == nil {
-		text += " since " + input.FormatInstant(h.from)
-		if h.ends != nil {
-			text += ", until " + input.FormatInstant(*h.ends)
-		}
-	} else {
+	switch {
+	case h.until != nil:
 		text += " from " + input.FormatInstant(h.from) + " to " + input.FormatInstant(*h.until)
+	case h.ends != nil:
+		text += " since " + input.FormatInstant(h.from) + ", until " + input.FormatInstant(*h.ends)
+	default:
+		text += " since " + input.FormatInstant(h.from)
 	}
 	if h.reason != "" {
 		text += ": " + input.Echo(h.reason)
@@ -249,64 +241,60 @@ func (h hold) String() string {
 	return text
 }
 
-// heldAt returns what kept a fire from being claimed at a time: a pause of the trigger, its job or the app, or a switch of the app.
+// heldAt returns what held fires at a time: a pause of the trigger, its job or the app, or a switch of the app.
 func (e *explainer) heldAt(at time.Time) (hold, bool) {
-	for _, h := range slices.Concat(e.ownHolds(), e.appHolds()) {
-		over := h.until
-		if over == nil {
-			over = h.ends
-		}
-		if !h.from.After(at) && (over == nil || over.After(at)) {
+	for _, h := range e.holds() {
+		if over := cmp.Or(h.until, h.ends); !h.from.After(at) && (over == nil || over.After(at)) {
 			return h, true
 		}
 	}
 	return hold{}, false
 }
 
-// ownHolds are the pauses of the trigger and its job, oldest first.
-func (e *explainer) ownHolds() (all []hold) {
-	paused := false
+// holds are the pauses of the trigger and its job, the latest first, those of the app, and the times in which the app was off.
+func (e *explainer) holds() (all []hold) {
+	lasting := 0 // pauses without an end
 	for i := range e.history.Revisions {
 		r := &e.history.Revisions[i]
+		from := cmp.Or(r.PausedAt, &r.From) // the pause may have begun in an earlier revision
 		switch {
-		case r.Paused && !paused:
-			all = append(all, pauseOf(r, "was"))
-		case !r.Paused && paused:
-			all[len(all)-1].until = &r.From
+		case r.Paused && (lasting == 0 || !all[0].from.Equal(*from)):
+			all = slices.Insert(all, 0, hold{"the trigger or its job is paused", r.PausedBy, r.PauseReason, *from, nil, r.PausedUntil})
+			lasting++
+		case !r.Paused:
+			for ; lasting > 0; lasting-- {
+				all[lasting-1].what, all[lasting-1].until = "the trigger or its job was paused", &r.From
+			}
 		}
-		paused = r.Paused
 	}
-	return all
-}
-
-// appHolds are the pauses of the app that concern the job, and the times in which the app was off.
-func (e *explainer) appHolds() (all []hold) {
 	for _, p := range e.pauses {
-		all = append(all, hold{what: "jobs of the app were paused", actor: p.PausedBy, reason: p.Reason, from: p.PausedAt, until: p.EndedAt,
-			ends: p.Until})
+		what := map[bool]string{true: p.What() + " are paused", false: p.What() + " were paused"}[p.EndedAt == nil]
+		all = append(all, hold{what, p.PausedBy, p.Reason, p.PausedAt, p.EndedAt, p.Until})
 	}
-	off := false
+	on := true
 	for _, s := range e.app.Switches {
-		switch {
-		case !s.Enabled && !off:
-			all = append(all, hold{what: "the app was disabled or suspended", actor: s.Actor, from: s.At})
-		case s.Enabled && off:
-			all[len(all)-1].until = &s.At
+		if !s.Enabled && on {
+			all = append(all, hold{what: "the app is disabled or suspended", actor: s.Actor, from: s.At})
+		} else if s.Enabled && !on {
+			all[len(all)-1].what, all[len(all)-1].until = "the app was disabled or suspended", &s.At
 		}
-		off = !s.Enabled
+		on = s.Enabled
 	}
 	return all
 }
 
-// pausedAt returns a pause of the app that holds the job now, and still will at a time unless somebody ends it before.
-func (e *explainer) pausedAt(at time.Time) (dispatcher.AppPause, bool) {
-	i := slices.IndexFunc(e.pauses, func(p dispatcher.AppPause) bool {
-		return p.EndedAt == nil && (p.Until == nil || p.Until.After(at))
-	})
-	if i < 0 {
-		return dispatcher.AppPause{}, false
+// waits says what keeps the fire from being claimed, now or when it is due; empty: nothing does.
+func (e *explainer) waits() string {
+	held, is := e.heldAt(input.Later(e.At, e.app.Now))
+	switch {
+	case e.app.Suspended != "":
+		return e.app.Suspended
+	case e.app.DisabledNow:
+		return "the app is disabled"
+	case is && held.until == nil:
+		return held.String()
 	}
-	return e.pauses[i], true
+	return ""
 }
 
 // oneByOne reads each run and decision from a store.
@@ -372,9 +360,9 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 	return err
 }
 
-// unclaimed decides about a scheduled time that has neither a run nor a misfire decision.
+// unclaimed decides about a scheduled time with neither a run nor a misfire decision.
 func (e *explainer) unclaimed(span *dispatcher.Span) {
-	pause, paused := e.pausedAt(e.At)
+	waits := e.waits()
 	switch {
 	case e.At.Before(e.app.Since):
 		e.beforeHistory()
@@ -382,32 +370,15 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 		e.decide(VerdictMissing, "it was scheduled, but the ledger has neither a run nor a misfire decision")
 	case e.history.Error != "":
 		e.decide(VerdictOpen, "the trigger is in quarantine: %s", e.history.Error)
-	case e.At.After(e.app.Now) && paused:
-		e.decide(VerdictPlanned, "it is in the future, and %s", pause)
-	case e.At.After(e.app.Now) && span.Revision.Paused && (span.Revision.PausedUntil == nil || span.Revision.PausedUntil.After(e.At)):
-		e.decide(VerdictPlanned, "it is in the future, and %s", pauseOf(span.Revision, "is"))
+	case e.At.After(e.app.Now) && waits != "":
+		e.decide(VerdictPlanned, "it is in the future, and %s", waits)
 	case e.At.After(e.app.Now):
 		e.decide(VerdictPlanned, "it is in the future")
-	case span.Revision.Paused:
-		e.decide(VerdictOpen, "it is due, but %s", pauseOf(span.Revision, "is"))
-	case paused:
-		e.decide(VerdictOpen, "it is due, but %s", pause)
-	case e.app.Suspended != "":
-		e.decide(VerdictOpen, "it is due, but %s", e.app.Suspended)
-	case e.app.DisabledNow:
-		e.decide(VerdictOpen, "it is due, but the app is disabled")
+	case waits != "":
+		e.decide(VerdictOpen, "it is due, but %s", waits)
 	default:
 		e.decide(VerdictOpen, "it is due and not yet claimed or settled")
 	}
-}
-
-// pauseOf returns the pause of a trigger or its job, which may have begun in an earlier revision.
-func pauseOf(r *dispatcher.TriggerRevision, was string) hold {
-	from := r.From
-	if r.PausedAt != nil {
-		from = *r.PausedAt
-	}
-	return hold{what: "the trigger or its job " + was + " paused", actor: r.PausedBy, reason: r.PauseReason, from: from, ends: r.PausedUntil}
 }
 
 // addRun adds the steps of a run.

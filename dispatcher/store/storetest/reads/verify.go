@@ -204,11 +204,11 @@ func testExplainHolds(t *testing.T, f *wing) {
 	f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, by("eve", 9)))
 	f.SettleAll("tick", fixture.Minutes(10))
 	for at, want := range map[time.Time]string{
-		fixture.Minutes(3): "misfire: it was missed, and the misfire decision was fire_once: late; the trigger or its job was paused by ann from " +
-			`2026-05-01T10:02:00.000Z to 2026-05-01T10:05:00.000Z: "db migration"`,
+		fixture.Minutes(3): "misfire: it was missed, and the misfire decision was fire_once: late; the trigger or its job was paused by ann " +
+			`from 2026-05-01T10:02:00.000Z to 2026-05-01T10:05:00.000Z: "db migration"`,
 		fixture.Minutes(6): "misfire: it was missed, and the misfire decision was fire_once: late",
-		fixture.Minutes(8): "misfire: it was missed, and the misfire decision was fire_once: late; the app was disabled or suspended by eve from " +
-			"2026-05-01T10:07:00.000Z to 2026-05-01T10:09:00.000Z",
+		fixture.Minutes(8): "misfire: it was missed, and the misfire decision was fire_once: late; the app was disabled or suspended by eve " +
+			"from 2026-05-01T10:07:00.000Z to 2026-05-01T10:09:00.000Z",
 		fixture.Minutes(12): "planned: it is in the future",
 	} {
 		if got := f.Explain("tick", at, fixture.Minutes(11)); got != want {
@@ -282,7 +282,7 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 		fixture.Minutes(7):  `none: calendar "freeze" excludes it`,
 		fixture.Minutes(9):  "open: it is due, but the app is disabled",
 		fixture.Minutes(10): "open: it is due, but the app is disabled",
-		fixture.Minutes(12): "planned: it is in the future", // two fires that the calendar excluded do not count
+		fixture.Minutes(12): "planned: it is in the future, and the app is disabled", // two fires that the calendar excluded do not count
 		fixture.Minutes(15): "none: its repeat_count of 10 was used up",
 		fixture.Minutes(21): "none: it is after end_at 2026-05-01T10:20:00.000Z",
 	})
@@ -293,8 +293,8 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 	now = fixture.Minutes(13)
 	check(map[time.Time]string{
 		fixture.Minutes(7): `none: calendar "freeze" excludes it`,
-		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted; the app was disabled or suspended by test " +
-			"since 2026-05-01T10:09:01.000Z",
+		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted; the app is disabled or suspended " +
+			"by test since 2026-05-01T10:09:01.000Z",
 		fixture.Minutes(13): "none: the trigger had been removed",
 	})
 }
