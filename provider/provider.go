@@ -309,7 +309,7 @@ func (c *connection) meet(ctx context.Context, diags *diag.Diagnostics) {
 		return
 	}
 	c.met.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all tries
 		defer cancel()
 		_, err := c.first.OwnToken(ctx)
 		var response *client.Error
@@ -327,9 +327,6 @@ func (c *connection) meet(ctx context.Context, diags *diag.Diagnostics) {
 		}
 	})
 }
-
-// firstTimeout bounds the first request of a plan with all its tries.
-const firstTimeout = 10 * time.Second
 
 // misled reports whether a request found no node for a reason that does not pass: the host does not exist, or scheme, certificate or
 // port are those of something else.

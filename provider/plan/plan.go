@@ -60,9 +60,9 @@ func (p *Plan) Unreached(diags *diag.Diagnostics, why error) {
 	}
 	p.warn(diags, warning{
 		kind: "unreached", title: "Nothing was checked against Carillon", thing: p.Endpoint, outside: true, inFull: 1,
-		detail: fmt.Sprintf("No node could be reached: %v.\n\nThe plan shows what the configuration says by itself. The apply checks whether the "+
-			"token may write, and whether the apps, calendars, groups and jobs exist that are named, and it applies the bounds and defaults "+
-			"of apps. Check that a dispatcher runs at %s, unless this apply starts it.", why, p.Endpoint),
+		detail: fmt.Sprintf("No node could be reached: %v.\n\nThe plan shows what the configuration says by itself. The apply checks "+
+			"whether the token may write, and whether the apps, calendars, groups and jobs exist that are named, and it applies the bounds "+
+			"and defaults of apps. Check that a dispatcher runs at %s, unless this apply starts it.", why, p.Endpoint),
 	})
 }
 
