@@ -159,7 +159,7 @@ func (a *API) listAlertEvents(r *request) (response, error) {
 	values := r.URL.Query()
 	query := alert.EventQuery{
 		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"),
-		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAlertEventCursor),
+		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, alertEventCursor.MatchString),
 	}
 	r.checkNames(&problems, "alert", "job")
 	checkOrder(&problems, query.From, query.To)
@@ -189,7 +189,5 @@ func isAlertStateCursor(text string) bool {
 	return len(parts) == 3 && input.IsName(parts[0]) && input.IsName(parts[1]) && input.IsName(parts[2])
 }
 
+// alertEventCursor is the form of the key of an event.
 var alertEventCursor = regexp.MustCompile(`^[A-Za-z0-9_./:-]{1,256}$`)
-
-// isAlertEventCursor reports whether text has the form of the key of an event.
-func isAlertEventCursor(text string) bool { return alertEventCursor.MatchString(text) }

@@ -22,7 +22,7 @@ var openAPIDocument []byte
 
 // live checks that the process is alive.
 //
-// live does not check the database: an unreachable database must not make an orchestrator restart every node.
+// It does not check the database: an unreachable database must not make an orchestrator restart every node.
 func (a *API) live(*request) (response, error) {
 	return response{body: readiness{Status: "ok"}}, nil
 }

@@ -54,7 +54,9 @@ func New(endpoint, token string, o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport
 	}
-	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: cmp.Or(o.Timeout, 30*time.Second), CheckRedirect: noRedirect}).
+	// A redirect is a failure: following it would turn a PUT into a GET, and the response would look like a success.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: cmp.Or(o.Timeout, 30*time.Second), CheckRedirect: stay}).
 		SetBaseURL(strings.TrimSuffix(endpoint, "/")).
 		SetAuthToken(token).
 		SetHeader("User-Agent", cmp.Or(o.UserAgent, "carillon-client")).
@@ -65,10 +67,6 @@ func New(endpoint, token string, o Options) (*Client, error) {
 
 // maxResponse bounds the memory of a response. A page of a thousand large jobs fits.
 const maxResponse = 512 << 20 // bytes
-
-// noRedirect returns the redirect itself. Following it would turn a PUT into a GET, and the
-// response would look like a success.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // silent keeps resty from writing to standard error; the errors say the same.
 type silent struct{}

@@ -207,7 +207,7 @@ func try(
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		response, err := once()
 		switch {
-		case err == nil && doubtful != nil && changedMeanwhile(response.StatusCode()):
+		case err == nil && doubtful != nil && slices.Contains(changed, response.StatusCode()):
 			return doubtful, nil // this request may have done the write itself, so a conflict would be wrong
 		case ctx.Err() != nil || !retryable(response, err, method, cond):
 			return response, err
@@ -232,10 +232,8 @@ func try(
 	}
 }
 
-// changedMeanwhile reports whether a status refuses a write because the object is not in the expected state.
-func changedMeanwhile(status int) bool {
-	return status == http.StatusPreconditionFailed || status == http.StatusNotFound
-}
+// changed are the statuses that refuse a write because the object is not in the expected state.
+var changed = []int{http.StatusPreconditionFailed, http.StatusNotFound}
 
 // retryable reports whether a retry is harmless: the request never reached a server, was refused
 // for its rate, only reads, or is a write that a server without its database refused and that

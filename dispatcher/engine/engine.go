@@ -161,12 +161,15 @@ func (e *Engine) Run(ctx context.Context) {
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
-		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.followLoop, e.brokenLoop, e.purgeLoop, e.healthLoop,
-		e.waitingLoop,
-		e.backfillLoop, e.bulkLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.brokenLoop, e.purgeLoop, e.healthLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}
+	often := func(wake loop.Signal) pace { return pace{interval: e.opts.Handler, wake: wake} }
+	claiming.Go(func() { e.every(ctx, "follow", often(e.wakeFollow), e.followOnce) })
+	claiming.Go(func() { e.every(ctx, "waiting runs", often(e.waiting.wake), e.reportWaiting) })
+	claiming.Go(func() { e.stepLoop(ctx, "backfill", e.wakeBackfill, e.store.OpenBackfills, e.feedBackfill) })
+	claiming.Go(func() { e.stepLoop(ctx, "bulk", e.wakeBulk, e.store.OpenBulkActions, e.moveBulkAction) })
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
 	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.states.run, e.inputs.run, e.slots.run} {
 		recording.Go(func() { loop(life) })

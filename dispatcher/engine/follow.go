@@ -18,15 +18,10 @@ import (
 // followPage is how many ends one transaction handles.
 const followPage = 200
 
-// followLoop queues the runs that follow the ends of others: at once after an end that this node recorded or that a
-// notification announced, and otherwise, as after the death of the recording node, within a handler interval.
-func (e *Engine) followLoop(ctx context.Context) {
-	e.every(ctx, "follow", pace{interval: e.opts.Handler, wake: e.wakeFollow}, e.followOnce)
-}
-
-// followOnce handles all ends that have followers. Ends that live nodes record are late by less than retriesMargin, as
-// their records are. The next look without a lower bound finds later ends, those that were set aside, and those of a
-// node that died while it handled them.
+// followOnce queues the runs that follow the ends of others: at once after an end that this node recorded or heard of, and
+// otherwise, as after the death of the recording node, within a handler interval. Ends that live nodes record are late by
+// less than retriesMargin, as their records are. The next look without a lower bound finds later ends, those that were set
+// aside, and those of a node that died while it handled them.
 func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 	look := e.plan.Floors.Ends.Begin(now, 0, time.Time{})
 	query := dispatcher.FollowQuery{Limit: followPage, From: look.From, After: map[int64]time.Time{}}

@@ -237,11 +237,6 @@ func (w *waitingRuns) take(app string, most int, now time.Time) error {
 	return nil
 }
 
-// waitingLoop reports the waiting places that the node has given.
-func (e *Engine) waitingLoop(ctx context.Context) {
-	e.every(ctx, "waiting runs", pace{interval: e.opts.Handler, wake: e.waiting.wake}, e.reportWaiting)
-}
-
 // reportWaiting reports the waiting places that the node has given, and learns how many runs of these apps wait. It
 // drops apps without a request since the last time.
 func (e *Engine) reportWaiting(ctx context.Context, now time.Time) error {

@@ -71,13 +71,8 @@ func stepAll(
 	return next, errors.Join(errs...)
 }
 
-// backfillLoop feeds the backfills until ctx ends. A node makes a step when it is notified of a new backfill, when it
-// has recorded the end of a run of one, and when the pace of one allows another run.
-func (e *Engine) backfillLoop(ctx context.Context) {
-	e.stepLoop(ctx, "backfill", e.wakeBackfill, e.store.OpenBackfills, e.feedBackfill)
-}
-
-// feedBackfill advances a backfill until its runs or its pace stop it, or the others have their turn.
+// feedBackfill advances a backfill until its runs or its pace stop it, or the others have their turn. A node does so when it
+// is notified of a new backfill, has recorded the end of a run of one, and when the pace of one allows another run.
 func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (time.Time, error) {
 	for range stepsInTurn {
 		loop.Turned(ctx)
@@ -96,13 +91,7 @@ func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (tim
 	return now, nil
 }
 
-// bulkLoop advances bulk actions until ctx ends: the nodes that are notified of a new one begin it, and each step of
-// one of them wakes the others.
-func (e *Engine) bulkLoop(ctx context.Context) {
-	e.stepLoop(ctx, "bulk", e.wakeBulk, e.store.OpenBulkActions, e.moveBulkAction)
-}
-
-// moveBulkAction advances a bulk action until a quota stops it, or the others have their turn.
+// moveBulkAction advances a bulk action until a quota stops it, or the others have their turn. Each step wakes other nodes.
 func (e *Engine) moveBulkAction(ctx context.Context, id int64, now time.Time) (time.Time, error) {
 	for range stepsInTurn {
 		loop.Turned(ctx)

@@ -219,7 +219,8 @@ func (g *Gate) lastChange(r *Request, d defined) lastChange {
 		return lastChange{} // the condition failed anyway
 	}
 	for _, e := range page.Entries {
-		if e.Revision == d.revision && concerns(r, e.Subject) {
+		ofTrigger := r.PathValue("job") != "" && strings.HasPrefix(e.Subject, subject(r)+" trigger ")
+		if e.Revision == d.revision && (e.Subject == subject(r) || ofTrigger) {
 			return lastChange{e.Actor, d.changedAt}
 		}
 	}
@@ -240,11 +241,6 @@ func (g *Gate) deletion(r *Request) lastChange {
 		return lastChange{}
 	}
 	return lastChange{page.Entries[0].Actor, page.Entries[0].At}
-}
-
-// concerns reports whether the subject of an entry is the object in the path, or a trigger of it.
-func concerns(r *Request, of string) bool {
-	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
 }
 
 // subject is the name of the job, calendar, group, alert or app in the path in the audit log.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -75,15 +74,10 @@ func exitCodeOfAPI(err error) int {
 		return exitUnreachable
 	case !errors.As(err, &refused):
 		return exitFailure
-	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden, isForOperators(refused.Problems):
+	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden, client.HasCode(refused, input.CodeBoundOperator):
 		return exitRefused
 	case refused.Status == http.StatusTooManyRequests, refused.Status >= http.StatusBadGateway:
 		return exitUnreachable
 	}
 	return exitFailure
-}
-
-// isForOperators reports whether the problems say that only an operator's token may make the request.
-func isForOperators(problems input.Problems) bool {
-	return slices.ContainsFunc(problems, func(p input.Problem) bool { return p.Code == input.CodeBoundOperator })
 }

@@ -153,9 +153,7 @@ const reclaimInterval = time.Minute
 func (c *Chores) missesRuns(now time.Time) bool { return c.inDoubt(now) || len(c.missing) > 0 }
 
 // missesAttempts reports whether there may be attempts to settle, or the round before missed one.
-func (c *Chores) missesAttempts(now time.Time) bool {
-	return c.inDoubt(now) || len(c.left.missed) > 0
-}
+func (c *Chores) missesAttempts(now time.Time) bool { return c.inDoubt(now) || len(c.left.missed) > 0 }
 
 // inDoubt reports whether this node may have more runs in the database than in memory: a claim had no response a while
 // ago, or a rollback was noticed or resolved.

@@ -24,8 +24,8 @@ func Probe(ctx context.Context, conn *pgx.Conn, without Capabilities) (has Capab
 		Capability
 		try func(context.Context, *pgx.Conn) (bool, error)
 	}{
-		{Notifications, hearsItself}, {DayPartitions, isPartitioned}, {SkipLocked, skipsLocked},
-		{SessionSettings, takesSettings}, {Identity, tellsIdentity},
+		{Notifications, hearsItself}, {DayPartitions, isPartitioned}, {SessionSettings, runs(session)}, {Identity, tellsIdentity},
+		{SkipLocked, runs(`SELECT name FROM locks WHERE name = '' FOR UPDATE` + SkipLockedRows)},
 	} {
 		if without.Has(one.Capability) && one.Capability != DayPartitions { // the schema decides these
 			continue
@@ -104,14 +104,11 @@ func isPartitioned(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return made == 1, err
 }
 
-// skipsLocked locks no row.
-func skipsLocked(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	return true, conn.PgConn().Exec(ctx, `SELECT name FROM locks WHERE name = '' FOR UPDATE`+SkipLockedRows).Close()
-}
-
-// takesSettings makes the settings of a session.
-func takesSettings(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	return true, conn.PgConn().Exec(ctx, session).Close()
+// runs returns a probe that runs a statement, which may lock no row.
+func runs(statement string) func(context.Context, *pgx.Conn) (bool, error) {
+	return func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		return true, conn.PgConn().Exec(ctx, statement).Close()
+	}
 }
 
 // tellsIdentity reads the identity.
