@@ -108,8 +108,6 @@ func (a *API) getAttention(r *request) (response, error) {
 // five minutes. The count takes some seconds with many thousand triggers; until then the response has the previous
 // count, or none, and computing. For a fixed delay only the next fire counts; triggers that do not fire now, such as
 // paused ones, do not count.
-//
-// getUpcomingFires shows counts that Run makes, because counting may take some seconds.
 func (a *API) getUpcomingFires(r *request) (response, error) {
 	var problems input.Problems
 	hours := view.UpcomingHours

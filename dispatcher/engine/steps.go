@@ -71,8 +71,7 @@ func stepAll(
 	return next, errors.Join(errs...)
 }
 
-// feedBackfill advances a backfill until its runs or its pace stop it, or the others have their turn. A node does so when it
-// is notified of a new backfill, has recorded the end of a run of one, and when the pace of one allows another run.
+// feedBackfill advances a backfill until its runs or its pace stop it, or the others have their turn.
 func (e *Engine) feedBackfill(ctx context.Context, id int64, now time.Time) (time.Time, error) {
 	for range stepsInTurn {
 		loop.Turned(ctx)

@@ -144,14 +144,14 @@ func (e *explainer) declared(in *dispatcher.TriggerRevision) {
 	if in.Calendar != "" {
 		more += ", calendar " + in.Calendar
 	}
-	if in.Paused {
-		more += ", paused"
-	}
 	if in.Name != e.Trigger {
 		more += ", called " + in.Name
 	}
-	if in.Paused && in.PauseReason != "" {
-		more += ": " + input.Echo(in.PauseReason)
+	if in.Paused {
+		more += ", paused"
+		if in.PauseReason != "" {
+			more += ": " + input.Echo(in.PauseReason)
+		}
 	}
 	e.step(in.From, "revision %d came into force (%s): %s in %s%s", in.Revision, cause, input.Echo(in.Expression), in.Timezone, more)
 }
