@@ -129,7 +129,7 @@ func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 		fmt.Fprintf(&lines, "\n  %s: %s", job.Job, input.Problems(job.Problems))
 	}
 	if count := app.Breaks.Count; count > 0 {
-		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", count, app.Name),
+		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("Jobs outside the bounds of app %q: %d", app.Name, count),
 			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on:"+lines.String())
 	}
 	lines.Reset()
@@ -137,7 +137,7 @@ func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 		fmt.Fprintf(&lines, "\n  %s: %s", alert.Alert, input.Problems(alert.Problems))
 	}
 	if count := len(app.Breaks.Alerts); count > 0 {
-		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d alerts are outside the bounds of app %q", count, app.Name),
+		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("Alerts outside the bounds of app %q: %d", app.Name, count),
 			"Nobody gets their notifications until you change the alerts or the bounds; the other alerts go on:"+lines.String())
 	}
 }

@@ -59,7 +59,7 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 	for want, f := range map[string]input.Problem{
 		`rule[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
 		`rule[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
-		`timezone: timezone "CEST": no zone`:       {Path: "/timezone", Message: `timezone "CEST": no zone`},
+		`timezone: "CEST": no zone`:                {Path: "/timezone", Message: `timezone "CEST": no zone`},
 		`the app is disabled`:                      {Message: `the app is disabled`},
 	} {
 		if got := paths().Message(f); got != want {

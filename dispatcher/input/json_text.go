@@ -172,7 +172,7 @@ func CheckPayload(problems *Problems, payload json.RawMessage) {
 		return
 	}
 	if !json.Valid(payload) {
-		problems.Add("/payload", CodeJSONSyntax, "payload is not JSON")
+		problems.Add("/payload", CodeJSONSyntax, "payload is not JSON; write a text in quotes, as jsonencode of Terraform does")
 		return
 	}
 	if depth := JSONDepth(payload); depth > MaxPayloadDepth {

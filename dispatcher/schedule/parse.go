@@ -282,6 +282,10 @@ func recognise(text string) (Dialect, *input.Problem) {
 	case 6, 7:
 		return DialectQuartz, nil
 	default:
-		return "", problemf(input.CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+		wrong := problemf(input.CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+		if name := "@" + strings.ToLower(text); macros[name] != "" {
+			wrong.Message += "; did you mean " + name + "?"
+		}
+		return "", wrong
 	}
 }

@@ -190,6 +190,8 @@ func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 	t.Parallel()
 	for expr, want := range map[string]string{
 		"* * * *":    "expected 5 fields (unix) or 6 or 7 (quartz), found 4",
+		"daily":      "expected 5 fields (unix) or 6 or 7 (quartz), found 1; did you mean @daily?",
+		"Hourly":     "expected 5 fields (unix) or 6 or 7 (quartz), found 1; did you mean @hourly?",
 		"60 * * * *": "minute 60 is not in 0-59",
 		"*/100 * * * *": "step 100 exceeds the range 0-59 of the minute field, so it is never reached" +
 			"; write only the start, 0",

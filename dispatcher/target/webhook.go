@@ -259,8 +259,9 @@ func checkURLParts(problems *input.Problems, path, text string, u *url.URL) {
 		problems.Add(path, input.CodeURLUserinfo, "URL carries a user name or password; send it as a header instead")
 	}
 	switch {
-	case u.Scheme == "" && u.Host != "":
-		problems.Add(path, input.CodeURLHost, "URL has no scheme; write it as https://host/path")
+	case u.Scheme == "":
+		problems.Add(path, map[bool]string{true: input.CodeURLScheme, false: input.CodeURLHost}[u.Host == ""],
+			"URL has no scheme; write it as https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
 		problems.Add(path, input.CodeURLScheme, "URL scheme %s is not http or https", input.Echo(u.Scheme))
 	case !ascii(u.Hostname()):

@@ -243,7 +243,7 @@ func (p Paths) Report(diags *diag.Diagnostics, problems []input.Problem) {
 func (p Paths) Message(of input.Problem) string {
 	at, message := p.Of(of.Path).String(), of.Message
 	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(of.Path, "/"))
-	if pointed && strings.Count(of.Path, "/") > 1 {
+	if pointed && (strings.Count(of.Path, "/") > 1 || strings.HasPrefix(rest, ` "`)) { // or a name and its value
 		message = strings.TrimLeft(rest, ": ")
 	}
 	if at == "" {

@@ -168,13 +168,13 @@ func sayBreaks(w io.Writer, breaks *access.Breaks) {
 		}
 	}
 	if breaks.Count > 0 {
-		fmt.Fprintf(w, "\n%d jobs are outside the bounds; their attempts fail with class bounds:\n", breaks.Count)
+		fmt.Fprintf(w, "\nJobs outside the bounds: %d. Their attempts fail with class bounds:\n", breaks.Count)
 	}
 	for _, job := range breaks.Jobs {
 		say(job.Job, job.Problems)
 	}
 	if n := len(breaks.Alerts); n > 0 {
-		fmt.Fprintf(w, "\n%d alerts are outside the bounds; their notifications fail with class bounds:\n", n)
+		fmt.Fprintf(w, "\nAlerts outside the bounds: %d. Their notifications fail with class bounds:\n", n)
 	}
 	for _, alert := range breaks.Alerts {
 		say(alert.Alert, alert.Problems)

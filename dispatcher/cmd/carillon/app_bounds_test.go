@@ -65,8 +65,8 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 		if err := os.WriteFile(file, []byte(`{"egress": {"hosts": ["127.0.0.1"]}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if said := command("bounds", "books", "--set", file); !strings.Contains(said, "1 jobs are outside the bounds") ||
-			!strings.Contains(said, "broken: host") || !strings.Contains(said, "1 alerts are outside the bounds") ||
+		if said := command("bounds", "books", "--set", file); !strings.Contains(said, "Jobs outside the bounds: 1") ||
+			!strings.Contains(said, "broken: host") || !strings.Contains(said, "Alerts outside the bounds: 1") ||
 			!strings.Contains(said, "on-call: host") {
 			t.Errorf("setting the bounds says %q, want the job and the alert that they break", said)
 		}
