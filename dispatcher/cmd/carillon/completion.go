@@ -1,12 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"embed"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
+
+// completionScripts are scripts in which a case for each command takes the place of @cases@.
+//
+//go:embed completion
+var completionScripts embed.FS
 
 // completionCommand prints a script that completes commands and flags.
 type completionCommand struct {
@@ -15,8 +22,16 @@ type completionCommand struct {
 
 // Run prints the script, which works without this program.
 func (s *completionCommand) Run(c console, parsed *kong.Context) error {
-	script := map[string]func([]completions) string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[s.Shell]
-	_, err := io.WriteString(c.out, script(completionsOf(parsed.Model.Node, "")))
+	script, err := completionScripts.ReadFile("completion/carillon." + s.Shell)
+	if err != nil {
+		return err
+	}
+	form := map[string]string{"fish": "        case %q\n            string split ' ' -- %q"}[s.Shell]
+	var cases []string
+	for _, one := range completionsOf(parsed.Model.Node, "") {
+		cases = append(cases, fmt.Sprintf(cmp.Or(form, "  %q) echo %q ;;"), one.command, one.words))
+	}
+	_, err = io.WriteString(c.out, strings.ReplaceAll(string(script), "@cases@", strings.Join(cases, "\n")))
 	return err
 }
 
@@ -43,72 +58,4 @@ func completionsOf(node *kong.Node, command string) []completions {
 		}
 	}
 	return append([]completions{{command, strings.Join(words, " ")}}, below...)
-}
-
-// cases writes a case of a shell for each command.
-func cases(all []completions, form string) string {
-	var text strings.Builder
-	for _, one := range all {
-		fmt.Fprintf(&text, form, one.command, one.words)
-	}
-	return text.String()
-}
-
-func bashCompletion(all []completions) string {
-	return `# bash completion of carillon
-_carillon_words() {
-  case "$1" in
-` + cases(all, "  %q) echo %q ;;\n") + `  esac
-}
-_carillon() {
-  local command="" word i
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    word=${COMP_WORDS[i]}
-    case " $(_carillon_words "$command") " in
-    *" $word "*) [[ $word == -* ]] || command="${command:+$command }$word" ;;
-    esac
-  done
-  COMPREPLY=($(compgen -W "$(_carillon_words "$command")" -- "${COMP_WORDS[COMP_CWORD]}"))
-}
-complete -o default -F _carillon carillon
-`
-}
-
-func zshCompletion(all []completions) string {
-	return `#compdef carillon
-_carillon_words() {
-  case "$1" in
-` + cases(all, "  %q) echo %q ;;\n") + `  esac
-}
-_carillon() {
-  local command="" word
-  for word in "${(@)words[2,CURRENT-1]}"; do
-    case " $(_carillon_words "$command") " in
-    *" $word "*) [[ $word == -* ]] || command="${command:+$command }$word" ;;
-    esac
-  done
-  compadd -- ${=$(_carillon_words "$command")}
-  _files
-}
-if [ "$funcstack[1]" = "_carillon" ]; then _carillon "$@"; else compdef _carillon carillon; fi
-`
-}
-
-func fishCompletion(all []completions) string {
-	return `# fish completion of carillon
-function __carillon_words
-    switch "$argv[1]"
-` + cases(all, "        case %q\n            string split ' ' -- %q\n") + `    end
-end
-function __carillon_complete
-    set -l command ""
-    for word in (commandline -opc)[2..-1]
-        if not string match -q -- '-*' $word; and contains -- $word (__carillon_words $command)
-            set command (string trim -- "$command $word")
-        end
-    end
-    __carillon_words $command
-end
-complete -c carillon -a '(__carillon_complete)'
-`
 }
