@@ -197,8 +197,9 @@ func showExplain(v *visit) (content, error) {
 		result.Data = page
 		return result, nil
 	}
-	var at time.Time
-	if at, page.Problem = parsedTime(page.At); page.Problem != "" {
+	at, err := input.ParseInstant(page.At)
+	if err != nil {
+		page.Problem = err.Error()
 		result.Data = page
 		return result, nil
 	}
@@ -210,15 +211,6 @@ func showExplain(v *visit) (content, error) {
 	page.Found = found
 	result.Data, result.Zone = page, page.Zone
 	return result, nil
-}
-
-// parsedTime returns the time in a form, or the problem with it.
-func parsedTime(text string) (at time.Time, problem string) {
-	at, err := input.ParseInstant(text)
-	if err != nil {
-		return at, err.Error()
-	}
-	return at, ""
 }
 
 // zoneOf returns the zone of a trigger if times are shown in it; empty: they are not, or the trigger was deleted. Only

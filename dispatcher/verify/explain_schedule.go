@@ -164,6 +164,7 @@ func (e *explainer) undeclared() {
 	}
 	first := e.history.Revisions[0]
 	e.decide(VerdictNone, "the trigger was not declared yet")
+	e.NextAt = first.NextFireTime
 	e.step(first.From, "first declared as revision %d", first.Revision)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -58,23 +59,13 @@ func (r Rules) validate() error {
 	}
 	for i, rule := range r {
 		at := fmt.Sprintf("/rules/%d", i)
-		if !rule.tells() {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(rule.Claims)), func(p string) bool { return strings.Trim(p, "*") != "" }) {
 			problems.Add(at+"/claims", input.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
 				"a token of the issuer; say whose, such as by sub")
 		}
 		problems.AddError(at, access.APIToken{Name: "rule", TokenSpec: access.TokenSpec{Scopes: rule.Scopes, Apps: rule.Apps}}.Validate())
 	}
 	return problems.Err()
-}
-
-// tells reports whether the rule distinguishes one identity from another.
-func (r Rule) tells() bool {
-	for _, pattern := range r.Claims {
-		if strings.Trim(pattern, "*") != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // find returns the rule that fits claims.

@@ -228,24 +228,14 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, e.App)
+	events := newest[alert.Event]{"events", e.Limit, func(one alert.Event) time.Time { return one.At },
+		func(app string, page input.Page) (client.List[alert.Event], error) {
+			return api.AlertEvents(ctx, alert.EventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to, Page: page})
+		}}
+	all, err := events.ofApps(ctx, c, api, e.App)
 	if err != nil {
 		return err
 	}
-	var all []alert.Event
-	more := false
-	for _, app := range apps {
-		query := alert.EventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to}
-		found, others, err := allPages(e.Limit, func(page input.Page) (client.List[alert.Event], error) {
-			query.Page = page
-			return api.AlertEvents(ctx, query)
-		})
-		if err != nil {
-			return err
-		}
-		all, more = append(all, found...), more || others
-	}
-	all = cut(c, all, e.Limit, more, func(one alert.Event) time.Time { return one.At })
 	titles := "AT\tALERT\tJOB\tCONDITION\tTRANSITION\tCOUNT\tNOTIFIED\tBY\tRUN\tERROR"
 	return printList(e.outputFlags, c, all, titles, func(one alert.Event) []any {
 		notified := "yes"

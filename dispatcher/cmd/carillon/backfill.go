@@ -196,33 +196,20 @@ func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
 
 // watchBackfill prints each change of a backfill until it ends; with -o json, only its end.
 func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.Backfill) error {
-	shown := ""
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		line := string(b.State) + doneOf(b)
-		if line != shown && (b.State.Ended() || o.Output != outputJSON) {
-			if err := printBackfill(c, o, b); err != nil {
-				return err
-			}
-			shown = line
-		}
-		switch {
-		case !b.State.Ended():
-		case b.State == repeat.BackfillComplete && b.Failed+b.Cancelled == 0:
-			return nil
-		default:
-			return &negativeError{fmt.Errorf("backfill %s/%s is %s: %d of its runs failed and %d were cancelled", b.App, b.ID, b.State,
-				b.Failed, b.Cancelled)}
-		}
-		pause(ctx, wait)
-		next, err := api.Backfill(ctx, b.App, b.ID)
-		switch {
-		case ctx.Err() != nil:
+	last, err := watched[repeat.Backfill]{
+		outputFlags: o, ended: func(b repeat.Backfill) bool { return b.State.Ended() },
+		line:  func(b repeat.Backfill) string { return string(b.State) + doneOf(b) },
+		print: func(b repeat.Backfill) error { return printBackfill(c, o, b) },
+		next:  func(ctx context.Context) (repeat.Backfill, error) { return api.Backfill(ctx, b.App, b.ID) },
+		left: func(repeat.Backfill) error {
 			return fmt.Errorf("backfill %s/%s has not ended yet; go on with: carillon backfill watch %[1]s/%[2]s", b.App, b.ID)
-		case err != nil:
-			return err
-		}
-		b = next
+		},
+	}.watch(ctx, b)
+	if err == nil && (last.State != repeat.BackfillComplete || last.Failed+last.Cancelled > 0) {
+		err = &negativeError{fmt.Errorf("backfill %s/%s is %s: %d of its runs failed and %d were cancelled", last.App, last.ID, last.State,
+			last.Failed, last.Cancelled)}
 	}
+	return err
 }
 
 // backfillPauseCommand pauses a backfill.

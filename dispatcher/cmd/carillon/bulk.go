@@ -212,31 +212,19 @@ func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
 
 // watchBulk prints each change of a bulk action until it ends; with -o json, only its end.
 func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.BulkAction) error {
-	shown := ""
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		line := fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits)
-		if line != shown && (b.State.Ended() || o.Output != outputJSON) {
-			if err := printBulkLine(c, o, b); err != nil {
-				return err
-			}
-			shown = line
-		}
-		switch b.State {
-		case repeat.BulkComplete:
-			return nil
-		case repeat.BulkCancelled:
-			return &negativeError{fmt.Errorf("bulk action %s/%s was cancelled after %d", b.App, b.ID, b.Done)}
-		}
-		pause(ctx, wait)
-		next, err := api.BulkAction(ctx, b.App, b.ID)
-		switch {
-		case ctx.Err() != nil:
+	last, err := watched[repeat.BulkAction]{
+		outputFlags: o, ended: func(b repeat.BulkAction) bool { return b.State.Ended() },
+		line:  func(b repeat.BulkAction) string { return fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits) },
+		print: func(b repeat.BulkAction) error { return printBulkLine(c, o, b) },
+		next:  func(ctx context.Context) (repeat.BulkAction, error) { return api.BulkAction(ctx, b.App, b.ID) },
+		left: func(repeat.BulkAction) error {
 			return fmt.Errorf("bulk action %s/%s has not ended yet; go on with: carillon bulk watch %[1]s/%[2]s", b.App, b.ID)
-		case err != nil:
-			return err
-		}
-		b = next
+		},
+	}.watch(ctx, b)
+	if err == nil && last.State == repeat.BulkCancelled {
+		err = &negativeError{fmt.Errorf("bulk action %s/%s was cancelled after %d", last.App, last.ID, last.Done)}
 	}
+	return err
 }
 
 // printBulkLine prints a bulk action; for people, as one line.

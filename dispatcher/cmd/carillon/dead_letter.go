@@ -32,10 +32,10 @@ type deadLetterFlags struct {
 func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	var problems []error
 	if class := run.Class(d.Class); d.Class != "" && !slices.Contains(run.Classes, class) {
-		problems = append(problems, fmt.Errorf("--class: %s is none of %s", input.Echo(d.Class), listed(run.Classes)))
+		problems = append(problems, fmt.Errorf("--class: %s is %s", input.Echo(d.Class), input.NotOneOf(class, run.Classes)))
 	}
 	if state := run.State(d.State); d.State != "" && !slices.Contains(repeat.DeadLetterStates, state) {
-		problems = append(problems, fmt.Errorf("--state: %s is none of %s", input.Echo(d.State), listed(repeat.DeadLetterStates)))
+		problems = append(problems, fmt.Errorf("--state: %s is %s", input.Echo(d.State), input.NotOneOf(state, repeat.DeadLetterStates)))
 	}
 	from, to, err := d.period(now)
 	if err := errors.Join(append(problems, err)...); err != nil {
@@ -68,25 +68,15 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, d.App)
+	letters := newest[run.Run]{"dead letters", d.Limit, func(run run.Run) time.Time { return run.ScheduledAt },
+		func(app string, page input.Page) (client.List[run.Run], error) {
+			query.App, query.Page = app, page
+			return api.DeadLetters(ctx, query)
+		}}
+	all, err := letters.ofApps(ctx, c, api, d.App)
 	if err != nil {
 		return err
 	}
-	var all []run.Run
-	more, read := false, newProgress(c, "dead letters")
-	for _, app := range apps {
-		query.App = app
-		found, others, err := allPages(d.Limit, func(page input.Page) (client.List[run.Run], error) {
-			query.Page = page
-			return api.DeadLetters(ctx, query)
-		})
-		if err != nil {
-			return err
-		}
-		all, more = append(all, found...), more || others
-		read.say(len(all))
-	}
-	all = cut(c, all, d.Limit, more, func(run run.Run) time.Time { return run.ScheduledAt })
 	return printList(d.outputFlags, c, all, runTitles, runCells)
 }
 
@@ -156,8 +146,11 @@ func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *cl
 			break
 		}
 		replay.Cursor = one.Next
-		if err := d.rest(ctx, one.Replayed); err != nil {
-			return err
+		if d.Pace > 0 { // as long as that many retries take
+			pause(ctx, time.Duration(one.Replayed)*time.Second/time.Duration(d.Pace))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	if err := printObject(d.outputFlags, c, total, func(l *lines) {
@@ -170,21 +163,6 @@ func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *cl
 		return &stoppedError{total.Stopped}
 	}
 	return nil
-}
-
-// rest waits as long as that many retries take at the given pace.
-func (d *deadLetterReplayCommand) rest(ctx context.Context, retried int) error {
-	if d.Pace == 0 {
-		return nil
-	}
-	timer := time.NewTimer(time.Duration(retried) * time.Second / time.Duration(d.Pace))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // stoppedError is why a replay ended before all dead letters were retried.

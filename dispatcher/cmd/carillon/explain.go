@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,52 +16,139 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// explainCommand explains one scheduled time.
+// explainCommand explains scheduled times.
 type explainCommand struct {
 	apiFlags
 	outputFlags
-	Trigger string `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin."`
-	Instant string `arg:"" help:"The scheduled time in RFC 3339, such as 2026-05-01T06:00:00+02:00."`
+	Trigger string   `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin, or a job for all its triggers."`
+	Time    []string `arg:"" help:"The scheduled time: in RFC 3339, as a local time of the trigger (06:00, yesterday 06:00, 2026-05-01 06:00), a day (yesterday) for all its fires, or -2h for the first one since then."`
 }
 
-// Run prints the chain of decisions. It fails if the ledger lacks a scheduled time that it should have.
+// Run prints the chain of decisions. It fails if the ledger should know a scheduled time but does not.
 func (e *explainCommand) Run(ctx context.Context, c console) error {
-	names := strings.Split(e.Trigger, "/")
-	if len(names) != 3 {
-		return &usageError{fmt.Errorf("trigger %s is not APP/JOB/TRIGGER", input.Echo(e.Trigger))}
-	}
-	at, err := input.ParseInstant(e.Instant)
+	names, err := cutPath(e.Trigger, "APP/JOB[/TRIGGER]", 2)
 	if err != nil {
-		return &usageError{err}
+		return err
 	}
 	api, err := e.client(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := api.Explain(ctx, names[0], names[1], names[2], at)
+	text := strings.Join(e.Time, " ")
+	zones, err := zonesOf(ctx, api, names, text)
 	if err != nil {
 		return err
 	}
-	if err := e.print(c, found); err != nil {
+	var all []verify.Explanation
+	for _, trigger := range slices.Sorted(maps.Keys(zones)) {
+		from, until, most, err := periodOf(text, time.Now(), zones[trigger])
+		if err != nil {
+			return &usageError{err}
+		}
+		found, err := explain(from, until, most, func(at time.Time) (verify.Explanation, error) {
+			return api.Explain(ctx, names[0], names[1], trigger, at)
+		})
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	if err := e.print(c, all); err != nil {
 		return err
 	}
-	if found.Verdict == verify.VerdictMissing {
+	if slices.ContainsFunc(all, func(one verify.Explanation) bool { return one.Verdict == verify.VerdictMissing }) {
 		return &negativeError{errors.New("the scheduled time has neither a run nor a decision")}
 	}
 	return nil
 }
 
-func (e *explainCommand) print(c console, found verify.Explanation) error {
-	if e.Output != outputTable {
-		return printObject(e.outputFlags, c, found, nil)
+// zonesOf returns the zones of the named triggers, by name. A trigger that was removed is found by a time that needs no zone.
+func zonesOf(ctx context.Context, api *client.Client, names []string, text string) (map[string]string, error) {
+	if _, err := input.ParseInstant(text); err == nil && names[2] != "" {
+		return map[string]string{names[2]: ""}, nil
 	}
-	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", plain(found.App), plain(found.Job), plain(found.Trigger),
-		input.FormatInstant(found.At), found.Verdict, plain(found.Reason))
-	for _, step := range found.Steps {
-		fmt.Fprintf(c.out, "  %s  %s\n", input.FormatInstant(step.At), plain(step.What))
+	job, err := api.Job(ctx, names[0], names[1])
+	zones := map[string]string{}
+	for name, t := range job.Triggers {
+		if names[2] == "" || name == names[2] {
+			zones[name] = t.Timezone
+		}
 	}
-	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next fire: %s\n", input.FormatInstant(*found.NextAt))
+	if err == nil && len(zones) == 0 {
+		err = dispatcher.NotFound("trigger", strings.Join(names, "/"))
+	}
+	return zones, err
+}
+
+// periodOf parses the time of a command by the clock of a zone. All fires of a day are meant, the first one since some time ago, or
+// else the one at from, which is until, too.
+func periodOf(text string, now time.Time, zone string) (from, until time.Time, most int, err error) {
+	if at, err := input.ParseInstant(text); err == nil {
+		return at, at, 1, nil
+	}
+	if at, err := moment(text, now); err == nil && text != "" {
+		return at, dispatcher.EndOfTime, 1, nil
+	}
+	location, err := locationOf(cmp.Or(zone, "UTC"))
+	if err != nil {
+		return from, until, 0, err
+	}
+	day, clock, _ := strings.Cut(strings.Replace(text, "T", " ", 1), " ")
+	if strings.Contains(day, ":") {
+		day, clock = "today", day
+	}
+	from = now.In(location)
+	if day == "yesterday" {
+		from = from.AddDate(0, 0, -1)
+	} else if day != "today" {
+		from, err = time.ParseInLocation(time.DateOnly, day, location)
+	}
+	at, errClock := time.Parse(time.TimeOnly, (clock + ":00:00:00")[:max(len(clock), len(time.TimeOnly))])
+	if err != nil || clock != "" && errClock != nil {
+		return from, until, 0, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 or -2h",
+			input.Echo(text))
+	}
+	year, month, date := from.Date()
+	from = time.Date(year, month, date, at.Hour(), at.Minute(), at.Second(), 0, location)
+	if clock == "" {
+		return from, time.Date(year, month, date+1, 0, 0, 0, 0, location), 24, nil
+	}
+	return from, from, 1, nil
+}
+
+// explain explains the fires in a period, or its beginning if it has none.
+func explain(from, until time.Time, most int, find func(time.Time) (verify.Explanation, error)) (all []verify.Explanation, err error) {
+	for {
+		found, err := find(from)
+		if err != nil {
+			return nil, err
+		}
+		more := found.NextAt != nil && found.NextAt.Before(until)
+		if found.Verdict != verify.VerdictNone || !more && len(all) == 0 {
+			all = append(all, found)
+		}
+		if !more || len(all) == most {
+			return all, nil
+		}
+		from = *found.NextAt
+	}
+}
+
+func (e *explainCommand) print(c console, all []verify.Explanation) error {
+	if e.Output != outputTable && len(all) == 1 {
+		return printObject(e.outputFlags, c, all[0], nil)
+	} else if e.Output != outputTable {
+		return printList(e.outputFlags, c, all, "", nil)
+	}
+	for i, found := range all {
+		fmt.Fprintf(c.out, "%s%s/%s/%s at %s\n%s: %s\n", strings.Repeat("\n", min(i, 1)), plain(found.App), plain(found.Job), plain(found.Trigger),
+			input.FormatInstant(found.At), found.Verdict, plain(found.Reason))
+		for _, step := range found.Steps {
+			fmt.Fprintf(c.out, "  %s  %s\n", input.FormatInstant(step.At), plain(step.What))
+		}
+		if found.NextAt != nil {
+			fmt.Fprintf(c.out, "next fire: %s\n", input.FormatInstant(*found.NextAt))
+		}
 	}
 	return nil
 }
@@ -198,25 +286,15 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, m.App)
+	misfires := newest[dispatcher.Misfire]{"misfires", m.Limit, func(one dispatcher.Misfire) time.Time { return one.DecidedAt },
+		func(app string, page input.Page) (client.List[dispatcher.Misfire], error) {
+			query.App, query.Page = app, page
+			return api.Misfires(ctx, query)
+		}}
+	all, err := misfires.ofApps(ctx, c, api, m.App)
 	if err != nil {
 		return err
 	}
-	var all []dispatcher.Misfire
-	more, read := false, newProgress(c, "misfires")
-	for _, app := range apps {
-		query.App = app
-		found, others, err := allPages(m.Limit, func(page input.Page) (client.List[dispatcher.Misfire], error) {
-			query.Page = page
-			return api.Misfires(ctx, query)
-		})
-		if err != nil {
-			return err
-		}
-		all, more = append(all, found...), more || others
-		read.say(len(all))
-	}
-	all = cut(c, all, m.Limit, more, func(one dispatcher.Misfire) time.Time { return one.DecidedAt })
 	titles := "TRIGGER\tMISSED\tFROM\tTO\tDECISION\tDECIDED AT\tRUN\tREASON"
 	return printList(m.outputFlags, c, all, titles, func(one dispatcher.Misfire) []any {
 		return []any{fmt.Sprintf("%s/%s/%s", one.App, one.Job, one.Trigger), one.Count, one.From, one.To, one.Decision,

@@ -51,8 +51,15 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		if out, errs, code := carillon(t, env, "verify", "books"); code != 0 || !strings.Contains(out, "ticks/tick") {
 			t.Errorf("verify: exit %d: %s%s", code, out, errs)
 		}
-		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"},
-			{"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--since=x"}} {
+		for _, args := range [][]string{
+			{"explain", "books/ticks", input.FormatInstant(at)}, {"explain", "books/ticks/tick", "-1h"}, {"explain", "books/ticks", "today"},
+		} {
+			if out, errs, code := carillon(t, env, args...); code != 0 || !strings.Contains(out, "run: its run ended as succeeded") {
+				t.Errorf("%v: exit %d: %s%s", args, code, out, errs)
+			}
+		}
+		for _, args := range [][]string{{"explain", "books", "2026-01-01T00:00:00Z"},
+			{"explain", "books/ticks/tick", "noon"}, {"verify", "books", "--since=x"}} {
 			if _, _, code := carillon(t, env, args...); code != exitUsage {
 				t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
 			}

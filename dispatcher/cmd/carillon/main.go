@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -182,6 +184,11 @@ func execute(ctx context.Context, args []string, c console) int {
 	unreadable, fileErr := settings.LoadFile()
 	found, credentialErr := settings.LoadCredentials()
 	fileErr = errors.Join(fileErr, credentialErr)
+	args = slices.Clone(args)
+	ago := regexp.MustCompile(`^-(\d[\d.]*[a-z]+)$`) // a time such as -2h, which the parser would take for a flag
+	for i, arg := range args {
+		args[i] = ago.ReplaceAllString(arg, "$1 ago")
+	}
 	var commands cli
 	exited := -1
 	parser := newParser(&commands, c, func(code int) { exited = code },

@@ -43,11 +43,10 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 	now := time.Now()
 	zone := now.Location()
 	if n.Timezone != "" {
-		clock, err := schedule.Parse(schedule.Spec{Expression: "@daily", Timezone: n.Timezone})
-		if err != nil {
+		var err error
+		if zone, err = locationOf(n.Timezone); err != nil {
 			return &usageError{fmt.Errorf("--timezone: %w", err)}
 		}
-		zone = clock.In(now).Location()
 	}
 	if n.For <= 0 || n.For.Std() > 366*24*time.Hour || n.Each < 1 || n.Each > 1000 {
 		return &usageError{fmt.Errorf("--for %s has to be at most 8760h, and --each %d from 1 to 1000", n.For, n.Each)}
@@ -71,6 +70,15 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 		fmt.Fprintf(c.err, "carillon: app %s fires nothing before %s\n", plain(n.App), now.Add(n.For.Std()).In(zone).Format(time.DateTime))
 	}
 	return err
+}
+
+// locationOf returns a zone by the data that schedules are computed with.
+func locationOf(zone string) (*time.Location, error) {
+	clock, err := schedule.Parse(schedule.Spec{Expression: "@daily", Timezone: zone})
+	if err != nil {
+		return nil, err
+	}
+	return clock.In(time.Time{}).Location(), nil
 }
 
 // zoneName is the column title for times in a zone.

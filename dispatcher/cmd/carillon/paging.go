@@ -167,7 +167,7 @@ func (p periodFlags) period(now time.Time) (from, to time.Time, err error) {
 	return from, to, err
 }
 
-// moment parses a duration before now, or a time; zero if text is empty.
+// moment parses a duration before now, such as 2h or 2h ago, or a time; zero if text is empty.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -176,7 +176,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 		return at, nil
 	}
 	var ago input.Duration
-	if err := ago.UnmarshalText([]byte(text)); err == nil && ago >= 0 {
+	if err := ago.UnmarshalText([]byte(strings.TrimSuffix(text, " ago"))); err == nil && ago >= 0 {
 		return now.Add(-ago.Std()), nil
 	}
 	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",

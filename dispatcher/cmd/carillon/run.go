@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // runCommand shows runs, repeats and cancels them.
@@ -274,8 +272,10 @@ func (l *runLogCommand) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		if err := printLog(c.out, log); err != nil {
-			return err
+		for line := range strings.Lines(log.Content) {
+			if _, err := fmt.Fprintln(c.out, plain(strings.TrimRight(line, "\r\n"))); err != nil {
+				return err
+			}
 		}
 		from = max(from, log.ToLine+1)
 		if !l.Follow {
@@ -291,14 +291,4 @@ func (l *runLogCommand) Run(ctx context.Context, c console) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// printLog prints the lines of a log, and makes them safe for a terminal.
-func printLog(out io.Writer, log target.ExecutorLog) error {
-	for line := range strings.Lines(log.Content) {
-		if _, err := fmt.Fprintln(out, plain(strings.TrimRight(line, "\r\n"))); err != nil {
-			return err
-		}
-	}
-	return nil
 }

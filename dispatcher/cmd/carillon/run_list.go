@@ -39,16 +39,42 @@ func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	return dispatcher.RunQuery{App: l.App, Job: l.Job, Trigger: l.Trigger, From: from, To: to}, nil
 }
 
-// cut keeps the latest items of several lists, and reports whether others exist.
-func cut[T any](c console, all []T, most int, more bool, at func(T) time.Time) []T {
-	slices.SortStableFunc(all, func(a, b T) int { return at(b).Compare(at(a)) })
-	if most > 0 && len(all) > most {
-		all, more = all[:most], true
+// newest are the latest items of several lists, such as those of apps.
+type newest[T any] struct {
+	what string // the items, as the progress calls them
+	most int    // 0: all
+	at   func(T) time.Time
+	page func(list string, page input.Page) (client.List[T], error)
+}
+
+// of reads the latest items of lists, and says if there are more.
+func (n newest[T]) of(c console, lists []string) (all []T, err error) {
+	more, read := false, newProgress(c, n.what)
+	for _, list := range lists {
+		found, others, err := allPages(n.most, func(page input.Page) (client.List[T], error) { return n.page(list, page) })
+		if err != nil {
+			return nil, err
+		}
+		all, more = append(all, found...), more || others
+		read.say(len(all))
+	}
+	slices.SortStableFunc(all, func(a, b T) int { return n.at(b).Compare(n.at(a)) })
+	if n.most > 0 && len(all) > n.most {
+		all, more = all[:n.most], true
 	}
 	if more {
 		fmt.Fprintf(c.err, "carillon: there are more; these are the latest %d. --limit shows others, --limit 0 all\n", len(all))
 	}
-	return all
+	return all, nil
+}
+
+// ofApps reads the latest items of an app; empty: of all that the token may see.
+func (n newest[T]) ofApps(ctx context.Context, c console, api *client.Client, app string) ([]T, error) {
+	apps, err := appsOr(ctx, api, app)
+	if err != nil {
+		return nil, err
+	}
+	return n.of(c, apps)
 }
 
 // runListCommand lists runs.
@@ -67,7 +93,7 @@ func (r *runListCommand) states() ([]run.State, error) {
 	for _, text := range r.State {
 		state := run.State(text)
 		if !slices.Contains(run.States, state) {
-			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", input.Echo(text), listed(run.States))}
+			return nil, &usageError{fmt.Errorf("--state: %s is %s", input.Echo(text), input.NotOneOf(state, run.States))}
 		}
 		states = append(states, state)
 	}
@@ -79,14 +105,6 @@ func (r *runListCommand) states() ([]run.State, error) {
 	}
 	slices.Sort(states)
 	return slices.Compact(states), nil
-}
-
-func listed[T ~string](values []T) string {
-	var text []string
-	for _, value := range values {
-		text = append(text, string(value))
-	}
-	return strings.Join(text, ", ")
 }
 
 // Run prints the runs, latest scheduled time first.
@@ -108,26 +126,25 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	query.Parent = r.Parent
-	var all []run.Run
-	more, read := false, newProgress(c, "runs")
+	var lists []string
 	for _, app := range apps {
 		for _, state := range states {
-			query.App, query.State = app, state
-			runs, others, err := allPages(r.Limit, func(page input.Page) (client.List[run.Run], error) {
-				query.Page = page
-				return api.Runs(ctx, query)
-			})
-			if err != nil {
-				return err
-			}
-			all, more = append(all, runs...), more || others
-			read.say(len(all))
+			lists = append(lists, app+"/"+string(state))
 		}
 	}
-	if r.Parent != "" { // all have one scheduled time, by which cut sorts
+	runs := newest[run.Run]{"runs", r.Limit, func(run run.Run) time.Time { return run.ScheduledAt },
+		func(list string, page input.Page) (client.List[run.Run], error) {
+			app, state, _ := strings.Cut(list, "/")
+			query.App, query.State, query.Page = app, run.State(state), page
+			return api.Runs(ctx, query)
+		}}
+	all, err := runs.of(c, lists)
+	if err != nil {
+		return err
+	}
+	if r.Parent != "" { // all have one scheduled time
 		slices.SortFunc(all, func(a, b run.Run) int { return b.Shard.Index - a.Shard.Index })
 	}
-	all = cut(c, all, r.Limit, more, func(run run.Run) time.Time { return run.ScheduledAt })
 	return printList(r.outputFlags, c, all, runTitles, runCells)
 }
 
@@ -197,27 +214,53 @@ func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client
 		ctx, cancel = context.WithTimeout(ctx, most.Std())
 		defer cancel()
 	}
-	var shown run.Run
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		final := hasEnded(r)
-		if changed := r.State != shown.State || r.Attempt != shown.Attempt; changed && (final || o.Output != outputJSON) {
-			if err := printRunLine(c, o, r); err != nil {
-				return err
+	last, err := watched[run.Run]{
+		outputFlags: o, ended: hasEnded,
+		line:  func(r run.Run) string { return fmt.Sprint(r.State, r.Attempt) },
+		print: func(r run.Run) error { return printRunLine(c, o, r) },
+		next:  func(ctx context.Context) (run.Run, error) { return api.Run(ctx, r.ID) },
+		left: func(r run.Run) error {
+			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", r.ID, r.State, r.ID)
+		},
+	}.watch(ctx, r)
+	if err != nil {
+		return err
+	}
+	return judge(last)
+}
+
+// watched is a run, a backfill or a bulk action that a command waits for.
+type watched[T any] struct {
+	outputFlags
+	line  func(T) string // differs after a change
+	ended func(T) bool
+	print func(T) error
+	next  func(context.Context) (T, error)
+	left  func(T) error // the error if it goes on when the command ends
+}
+
+// watch prints each change until the end, and returns that; with -o json, it prints only the end.
+func (w watched[T]) watch(ctx context.Context, one T) (last T, err error) {
+	shown := ""
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if line := w.line(one); line != shown && (w.ended(one) || w.Output != outputJSON) {
+			if err := w.print(one); err != nil {
+				return one, err
 			}
-			shown, wait = r, 100*time.Millisecond
+			shown = line
 		}
-		if final {
-			return judge(r)
+		if w.ended(one) {
+			return one, nil
 		}
 		pause(ctx, wait)
-		next, err := api.Run(ctx, r.ID)
+		next, err := w.next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", r.ID, r.State, r.ID)
+			return one, w.left(one)
 		case err != nil:
-			return err
+			return one, err
 		}
-		r = next
+		one = next
 	}
 }
 
