@@ -105,8 +105,8 @@ func periodOf(text string, now time.Time, zone string) (from, until time.Time, m
 	}
 	at, errClock := time.Parse(time.TimeOnly, (clock + ":00:00:00")[:max(len(clock), len(time.TimeOnly))])
 	if err != nil || clock != "" && errClock != nil {
-		return from, until, 0, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 or -2h",
-			input.Echo(text))
+		return from, until, 0, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 "+
+			"or -2h", input.Echo(text))
 	}
 	year, month, date := from.Date()
 	from = time.Date(year, month, date, at.Hour(), at.Minute(), at.Second(), 0, location)
@@ -141,8 +141,8 @@ func (e *explainCommand) print(c console, all []verify.Explanation) error {
 		return printList(e.outputFlags, c, all, "", nil)
 	}
 	for i, found := range all {
-		fmt.Fprintf(c.out, "%s%s/%s/%s at %s\n%s: %s\n", strings.Repeat("\n", min(i, 1)), plain(found.App), plain(found.Job), plain(found.Trigger),
-			input.FormatInstant(found.At), found.Verdict, plain(found.Reason))
+		fmt.Fprintf(c.out, "%s%s/%s/%s at %s\n%s: %s\n", strings.Repeat("\n", min(i, 1)), plain(found.App), plain(found.Job),
+			plain(found.Trigger), input.FormatInstant(found.At), found.Verdict, plain(found.Reason))
 		for _, step := range found.Steps {
 			fmt.Fprintf(c.out, "  %s  %s\n", input.FormatInstant(step.At), plain(step.What))
 		}

@@ -8,7 +8,9 @@ import (
 func TestTimesOfCommandsAreThoseOfTheTriggersClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC) // Berlin skips 02:00 to 03:00 on that day
-	day := func(date int, clock string) string { return time.Date(2026, 3, date, 0, 0, 0, 0, time.UTC).Format("2006-01-02T") + clock }
+	day := func(date int, clock string) string {
+		return time.Date(2026, 3, date, 0, 0, 0, 0, time.UTC).Format("2006-01-02T") + clock
+	}
 	for text, want := range map[string][2]string{ // from and until, in UTC
 		"2026-03-28T06:00:00+01:00": {day(28, "05:00:00"), day(28, "05:00:00")},
 		"06:00":                     {day(29, "04:00:00"), day(29, "04:00:00")},
