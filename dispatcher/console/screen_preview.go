@@ -201,7 +201,7 @@ func showExplain(v *visit) (content, error) {
 	if err != nil {
 		page.Problem = err.Error()
 		result.Data = page
-		return result, nil
+		return result, nil //nolint:nilerr // the page shows it
 	}
 	found, err := v.client.Explain(v.Context(), page.App, page.Job, page.Trigger, at)
 	if err != nil {

@@ -65,7 +65,7 @@ func (k Key) String() string {
 	return id
 }
 
-// ErrID: a text is not a run id.
+// ErrID means that a text is not a run id.
 var ErrID = errors.New("not a run id")
 
 // IsID reports whether a text is a run id.

@@ -436,7 +436,7 @@ func (t *scheduled) report(result *Trigger, at time.Time, kind DiscrepancyKind) 
 	}
 }
 
-// ErrCursor: a cursor is not one of Page.Next.
+// ErrCursor means that a cursor is not one of Page.Next.
 var ErrCursor = errors.New("not a cursor of this list")
 
 // cursor is where a page begins: after a job, or within it at a time.

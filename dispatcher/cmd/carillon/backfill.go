@@ -198,9 +198,9 @@ func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
 func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.Backfill) error {
 	last, err := watched[repeat.Backfill]{
 		outputFlags: o, ended: func(b repeat.Backfill) bool { return b.State.Ended() },
-		line:  func(b repeat.Backfill) string { return string(b.State) + doneOf(b) },
-		print: func(b repeat.Backfill) error { return printBackfill(c, o, b) },
-		next:  func(ctx context.Context) (repeat.Backfill, error) { return api.Backfill(ctx, b.App, b.ID) },
+		line: func(b repeat.Backfill) string { return string(b.State) + doneOf(b) },
+		show: func(b repeat.Backfill) error { return printBackfill(c, o, b) },
+		next: func(ctx context.Context) (repeat.Backfill, error) { return api.Backfill(ctx, b.App, b.ID) },
 		left: func(repeat.Backfill) error {
 			return fmt.Errorf("backfill %s/%s has not ended yet; go on with: carillon backfill watch %[1]s/%[2]s", b.App, b.ID)
 		},

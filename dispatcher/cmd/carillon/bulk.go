@@ -214,9 +214,9 @@ func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
 func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.BulkAction) error {
 	last, err := watched[repeat.BulkAction]{
 		outputFlags: o, ended: func(b repeat.BulkAction) bool { return b.State.Ended() },
-		line:  func(b repeat.BulkAction) string { return fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits) },
-		print: func(b repeat.BulkAction) error { return printBulkLine(c, o, b) },
-		next:  func(ctx context.Context) (repeat.BulkAction, error) { return api.BulkAction(ctx, b.App, b.ID) },
+		line: func(b repeat.BulkAction) string { return fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits) },
+		show: func(b repeat.BulkAction) error { return printBulkLine(c, o, b) },
+		next: func(ctx context.Context) (repeat.BulkAction, error) { return api.BulkAction(ctx, b.App, b.ID) },
 		left: func(repeat.BulkAction) error {
 			return fmt.Errorf("bulk action %s/%s has not ended yet; go on with: carillon bulk watch %[1]s/%[2]s", b.App, b.ID)
 		},

@@ -295,8 +295,7 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	titles := "TRIGGER\tMISSED\tFROM\tTO\tDECISION\tDECIDED AT\tRUN\tREASON"
-	return printList(m.outputFlags, c, all, titles, func(one dispatcher.Misfire) []any {
+	return printList(m.outputFlags, c, all, "TRIGGER\tMISSED\tFROM\tTO\tDECISION\tDECIDED AT\tRUN\tREASON", func(one dispatcher.Misfire) []any {
 		return []any{fmt.Sprintf("%s/%s/%s", one.App, one.Job, one.Trigger), one.Count, one.From, one.To, one.Decision,
 			one.DecidedAt, one.Run, one.Reason}
 	})

@@ -216,9 +216,9 @@ func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client
 	}
 	last, err := watched[run.Run]{
 		outputFlags: o, ended: hasEnded,
-		line:  func(r run.Run) string { return fmt.Sprint(r.State, r.Attempt) },
-		print: func(r run.Run) error { return printRunLine(c, o, r) },
-		next:  func(ctx context.Context) (run.Run, error) { return api.Run(ctx, r.ID) },
+		line: func(r run.Run) string { return fmt.Sprint(r.State, r.Attempt) },
+		show: func(r run.Run) error { return printRunLine(c, o, r) },
+		next: func(ctx context.Context) (run.Run, error) { return api.Run(ctx, r.ID) },
 		left: func(r run.Run) error {
 			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", r.ID, r.State, r.ID)
 		},
@@ -234,7 +234,7 @@ type watched[T any] struct {
 	outputFlags
 	line  func(T) string // differs after a change
 	ended func(T) bool
-	print func(T) error
+	show  func(T) error
 	next  func(context.Context) (T, error)
 	left  func(T) error // the error if it goes on when the command ends
 }
@@ -244,7 +244,7 @@ func (w watched[T]) watch(ctx context.Context, one T) (last T, err error) {
 	shown := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if line := w.line(one); line != shown && (w.ended(one) || w.Output != outputJSON) {
-			if err := w.print(one); err != nil {
+			if err := w.show(one); err != nil {
 				return one, err
 			}
 			shown = line

@@ -2,6 +2,7 @@ package db
 
 import "golang.org/x/sys/unix"
 
+// FileSystem returns the type of the file system of a directory.
 func FileSystem(dir string) (uint32, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {

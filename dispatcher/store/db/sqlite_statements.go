@@ -244,7 +244,7 @@ func (s *SQLite) EndedOfEachKey(is string) string {
 	return ` SELECT r.* FROM b CROSS JOIN (` + EndedRuns + `) AS r WHERE ` + is
 }
 
-// LatestOfEach, without LATERAL, finds the oldest of the latest rows of each job first. $1 is before all of them.
+// LatestOfEach finds the oldest of the latest rows of each job first, without LATERAL. $1 is before all of them.
 func (s *SQLite) LatestOfEach(columns, table, at, conditions string, limit int) string {
 	oldest := `SELECT ` + at + ` FROM ` + table + ` AS r WHERE r.job_id = b.id AND ` + conditions +
 		` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` + strconv.Itoa(limit-1)
