@@ -295,8 +295,8 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printList(m.outputFlags, c, all, "TRIGGER\tMISSED\tFROM\tTO\tDECISION\tDECIDED AT\tRUN\tREASON", func(one dispatcher.Misfire) []any {
-		return []any{fmt.Sprintf("%s/%s/%s", one.App, one.Job, one.Trigger), one.Count, one.From, one.To, one.Decision,
-			one.DecidedAt, one.Run, one.Reason}
+	return printList(m.outputFlags, c, all, "TRIGGER\tMISSED\tFROM\tTO\tDECISION\tDECIDED AT\tRUN\tREASON", func(m dispatcher.Misfire) []any {
+		return []any{fmt.Sprintf("%s/%s/%s", m.App, m.Job, m.Trigger), m.Count, m.From, m.To, m.Decision,
+			m.DecidedAt, m.Run, m.Reason}
 	})
 }
