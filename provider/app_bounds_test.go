@@ -187,7 +187,7 @@ func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
 	f.run(t,
 		resource.TestStep{Config: with("", hook)},
 		resource.TestStep{
-			Config: with("", lambdaTarget), PlanOnly: true, ExpectError: words("target.lambda.function: function"),
+			Config: with("", lambdaTarget), PlanOnly: true, ExpectError: words("target.lambda.function: "),
 		},
 		resource.TestStep{
 			Config: with(`bounds {

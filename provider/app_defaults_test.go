@@ -209,6 +209,6 @@ func TestInvalidDefaultsAreRefused(t *testing.T) {
 			base         = "30"
 		}
 	}`))
-	d.mustFail(t, []string{"validate"}, `default_timezone: timezone "CEST"`, "did you mean fire_once?", "did you mean forbid?",
+	d.mustFail(t, []string{"validate"}, `default_timezone: "CEST"`, "did you mean fire_once?", "did you mean forbid?",
 		`default_headers["Host"]:`, `default_retry.base: duration "30" has no unit`, "default_retry.max_attempts:")
 }

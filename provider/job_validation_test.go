@@ -388,7 +388,7 @@ func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) 
 var (
 	codePattern     = regexp.MustCompile(`(?m)\((\w+)\)$`)
 	resourcePattern = regexp.MustCompile(`with (\S+),`)
-	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\]|\[\d+\])*): `)
+	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\]|\[\d+\])*):(?: |$)`)
 )
 
 // errorsByResource finds "code path" of each error in the output of Terraform.

@@ -60,6 +60,8 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 		`rule[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
 		`rule[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
 		`timezone: "CEST": no zone`:                {Path: "/timezone", Message: `timezone "CEST": no zone`},
+		`trigger["t"].timezone: "CEST": no zone`:   {Path: "/triggers/t/timezone", Message: `timezone "CEST": no zone`},
+		`payload: payload is not JSON`:             {Path: "/payload", Message: `payload is not JSON`},
 		`the app is disabled`:                      {Message: `the app is disabled`},
 	} {
 		if got := paths().Message(f); got != want {

@@ -241,15 +241,13 @@ func (p Paths) Report(diags *diag.Diagnostics, problems []input.Problem) {
 // Message puts the attribute's path before the message of a problem, because Terraform itself shows only the
 // outermost attribute. In a message about a calendar's rule, the path replaces the leading JSON pointer.
 func (p Paths) Message(of input.Problem) string {
-	at, message := p.Of(of.Path).String(), of.Message
-	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(of.Path, "/"))
-	if pointed && (strings.Count(of.Path, "/") > 1 || strings.HasPrefix(rest, ` "`)) { // or a name and its value
+	message := of.Message
+	if value, named := strings.CutPrefix(message, of.Path[strings.LastIndexByte(of.Path, '/')+1:]+` "`); named {
+		message = `"` + value
+	} else if rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(of.Path, "/")); pointed && strings.Count(of.Path, "/") > 1 {
 		message = strings.TrimLeft(rest, ": ")
 	}
-	if at == "" {
-		return message
-	}
-	return at + ": " + message
+	return strings.TrimPrefix(p.Of(of.Path).String()+": "+message, ": ")
 }
 
 // WithCode ends a message with its code, for people who look it up and for programs.
