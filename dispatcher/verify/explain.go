@@ -253,20 +253,21 @@ func (e *explainer) heldAt(at time.Time) (hold, bool) {
 
 // holds are the pauses of the trigger and its job, the latest first, those of the app, and the times in which the app was off.
 func (e *explainer) holds() (all []hold) {
-	lasting := 0 // pauses without an end
+	lasting := 0 // pauses without an end, the last of all
 	for i := range e.history.Revisions {
 		r := &e.history.Revisions[i]
 		from := cmp.Or(r.PausedAt, &r.From) // the pause may have begun in an earlier revision
 		switch {
-		case r.Paused && (lasting == 0 || !all[0].from.Equal(*from)):
-			all = slices.Insert(all, 0, hold{"the trigger or its job is paused", r.PausedBy, r.PauseReason, *from, nil, r.PausedUntil})
+		case r.Paused && (lasting == 0 || !all[len(all)-1].from.Equal(*from)):
+			all = append(all, hold{"the trigger or its job is paused", r.PausedBy, r.PauseReason, *from, nil, r.PausedUntil})
 			lasting++
 		case !r.Paused:
 			for ; lasting > 0; lasting-- {
-				all[lasting-1].what, all[lasting-1].until = "the trigger or its job was paused", &r.From
+				all[len(all)-lasting].what, all[len(all)-lasting].until = "the trigger or its job was paused", &r.From
 			}
 		}
 	}
+	slices.Reverse(all)
 	for _, p := range e.pauses {
 		what := map[bool]string{true: p.What() + " are paused", false: p.What() + " were paused"}[p.EndedAt == nil]
 		all = append(all, hold{what, p.PausedBy, p.Reason, p.PausedAt, p.EndedAt, p.Until})

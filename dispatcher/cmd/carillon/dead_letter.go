@@ -146,11 +146,8 @@ func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *cl
 			break
 		}
 		replay.Cursor = one.Next
-		if d.Pace > 0 { // as long as that many retries take
+		if d.Pace > 0 { // as long as that many retries take; the next request says if ctx has ended
 			pause(ctx, time.Duration(one.Replayed)*time.Second/time.Duration(d.Pace))
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	if err := printObject(d.outputFlags, c, total, func(l *lines) {

@@ -187,7 +187,9 @@ func execute(ctx context.Context, args []string, c console) int {
 	args = slices.Clone(args)
 	ago := regexp.MustCompile(`^-(\d[\d.]*[a-z]+)$`) // a time such as -2h, which the parser would take for a flag
 	for i, arg := range args {
-		args[i] = ago.ReplaceAllString(arg, "$1 ago")
+		if args[0] == "explain" {
+			args[i] = ago.ReplaceAllString(arg, "$1 ago")
+		}
 	}
 	var commands cli
 	exited := -1
