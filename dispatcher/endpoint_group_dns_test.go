@@ -20,22 +20,22 @@ func TestMembersFromDNSAreChecked(t *testing.T) {
 		member target.DNSMembers
 		want   []string
 	}{
-		"address":           {target.DNSMembers{Name: "workers.internal", Port: 8080}, nil},
-		"one label":         {target.DNSMembers{Name: "workers", Port: 8080, Type: "AAAA", Scheme: "https"}, nil},
-		"service":           {target.DNSMembers{Name: "_http._tcp.workers.internal", Type: "SRV"}, nil},
-		"no name":           {target.DNSMembers{Port: 1}, []string{"/dns/d/name required"}},
-		"upper case":        {target.DNSMembers{Name: "Workers", Port: 1}, []string{"/dns/d/name url_host"}},
-		"dot at the end":    {target.DNSMembers{Name: "workers.", Port: 1}, []string{"/dns/d/name url_host"}},
-		"address as a name": {target.DNSMembers{Name: "10.0.0.1", Port: 1}, []string{"/dns/d/name url_host"}},
-		"long label":        {target.DNSMembers{Name: long + ".internal", Port: 1}, []string{"/dns/d/name url_host"}},
-		"user":              {target.DNSMembers{Name: "a@b.internal", Port: 1}, []string{"/dns/d/name url_host"}},
-		"metadata":          {target.DNSMembers{Name: "metadata.google.internal", Port: 1}, []string{"/dns/d/name egress_denied"}},
-		"type":              {target.DNSMembers{Name: "a.b", Port: 1, Type: "MX"}, []string{"/dns/d/type enum"}},
-		"scheme":            {target.DNSMembers{Name: "a.b", Port: 1, Scheme: "ftp"}, []string{"/dns/d/scheme enum"}},
-		"no port":           {target.DNSMembers{Name: "a.b"}, []string{"/dns/d/port required"}},
-		"port":              {target.DNSMembers{Name: "a.b", Port: 65536}, []string{"/dns/d/port count_range"}},
-		"weight":            {target.DNSMembers{Name: "a.b", Port: 1, Weight: 101}, []string{"/dns/d/weight count_range"}},
-		"service of its own": {target.DNSMembers{Name: "_a._tcp.b", Type: "SRV", Port: 1, Weight: 2, Backup: true}, []string{
+		"address":           {target.DNSMembers{Hostname: "workers.internal", Port: 8080}, nil},
+		"one label":         {target.DNSMembers{Hostname: "workers", Port: 8080, Type: "AAAA", Scheme: "https"}, nil},
+		"service":           {target.DNSMembers{Hostname: "_http._tcp.workers.internal", Type: "SRV"}, nil},
+		"no name":           {target.DNSMembers{Port: 1}, []string{"/dns/d/hostname required"}},
+		"upper case":        {target.DNSMembers{Hostname: "Workers", Port: 1}, []string{"/dns/d/hostname url_host"}},
+		"dot at the end":    {target.DNSMembers{Hostname: "workers.", Port: 1}, []string{"/dns/d/hostname url_host"}},
+		"address as a name": {target.DNSMembers{Hostname: "10.0.0.1", Port: 1}, []string{"/dns/d/hostname url_host"}},
+		"long label":        {target.DNSMembers{Hostname: long + ".internal", Port: 1}, []string{"/dns/d/hostname url_host"}},
+		"user":              {target.DNSMembers{Hostname: "a@b.internal", Port: 1}, []string{"/dns/d/hostname url_host"}},
+		"metadata":          {target.DNSMembers{Hostname: "metadata.google.internal", Port: 1}, []string{"/dns/d/hostname egress_denied"}},
+		"type":              {target.DNSMembers{Hostname: "a.b", Port: 1, Type: "MX"}, []string{"/dns/d/type enum"}},
+		"scheme":            {target.DNSMembers{Hostname: "a.b", Port: 1, Scheme: "ftp"}, []string{"/dns/d/scheme enum"}},
+		"no port":           {target.DNSMembers{Hostname: "a.b"}, []string{"/dns/d/port required"}},
+		"port":              {target.DNSMembers{Hostname: "a.b", Port: 65536}, []string{"/dns/d/port count_range"}},
+		"weight":            {target.DNSMembers{Hostname: "a.b", Port: 1, Weight: 101}, []string{"/dns/d/weight count_range"}},
+		"service of its own": {target.DNSMembers{Hostname: "_a._tcp.b", Type: "SRV", Port: 1, Weight: 2, Backup: true}, []string{
 			"/dns/d/port count_range", "/dns/d/weight count_range", "/dns/d/backup count_range"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestHealthChecksAreChecked(t *testing.T) {
 
 func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 	t.Parallel()
-	d := target.DNSMembers{Name: "workers.internal", Port: 8080}.Resolved()
+	d := target.DNSMembers{Hostname: "workers.internal", Port: 8080}.Resolved()
 	seen := map[string]bool{}
 	for addr, want := range map[string][2]string{
 		"10.20.0.11":              {"10-20-0-11-8080", "http://10.20.0.11:8080"},
@@ -94,7 +94,7 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 		}
 		seen[e.ID] = true
 	}
-	services := target.DNSMembers{Name: "_http._tcp.internal", Type: "SRV"}.Resolved()
+	services := target.DNSMembers{Hostname: "_http._tcp.internal", Type: "SRV"}.Resolved()
 	deep := strings.Repeat("pod.", 20) + "internal"
 	for _, target := range []string{"pod-1.workers.internal", "pod-1_workers.internal", "_pod.internal", deep, "a." + deep} {
 		e, ok := services.ServiceEndpoint(target, 9000, 3, true)
@@ -130,10 +130,10 @@ func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 		}
 		return g
 	}
-	at := target.DNSMembers{Name: "workers.internal", Port: 8080}
+	at := target.DNSMembers{Hostname: "workers.internal", Port: 8080}
 	six, backup, moved, other, secure := at, at, at, at, at
-	six.Type, backup.Backup, moved.Port, other.Name, secure.Scheme = "AAAA", true, 8081, "other.internal", "https"
-	services := target.DNSMembers{Name: "workers.internal", Type: "SRV"}
+	six.Type, backup.Backup, moved.Port, other.Hostname, secure.Scheme = "AAAA", true, 8081, "other.internal", "https"
+	services := target.DNSMembers{Hostname: "workers.internal", Type: "SRV"}
 	for what, tt := range map[string]struct {
 		old, now target.EndpointGroup
 		refused  bool
@@ -162,8 +162,8 @@ func TestBoundsHoldForNamesOfDNS(t *testing.T) {
 	t.Parallel()
 	bounds := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.internal"}, Ports: []int{8080}}}
 	group := target.EndpointGroup{App: "a", Name: "g", EndpointGroupSpec: target.EndpointGroupSpec{DNS: map[string]target.DNSMembers{
-		"fits": {Name: "workers.internal", Port: 8080}, "host": {Name: "workers.example", Port: 8080},
-		"port": {Name: "workers.internal", Port: 22}, "srv": {Name: "_http._tcp.example", Type: "SRV"},
+		"fits": {Hostname: "workers.internal", Port: 8080}, "host": {Hostname: "workers.example", Port: 8080},
+		"port": {Hostname: "workers.internal", Port: 22}, "srv": {Hostname: "_http._tcp.example", Type: "SRV"},
 	}}}
 	want := []string{"/dns/host/name bound_egress", "/dns/port/name bound_egress"}
 	if diff := cmp.Diff(want, codesOf(bounds.CheckGroup(group))); diff != "" {

@@ -59,7 +59,7 @@ func TestGroupDeclaresItsOwnDefinition(t *testing.T) {
 			Endpoints: map[string]target.StaticEndpoint{"a": {URL: "https://a"}},
 			Registration: &target.Registration{
 				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: target.DefaultEndpointHeartbeat},
-			DNS:         map[string]target.DNSMembers{"a": {Name: "a.internal", Port: 80}},
+			DNS:         map[string]target.DNSMembers{"a": {Hostname: "a.internal", Port: 80}},
 			HealthCheck: &target.HealthCheck{Path: "/health"}, EjectAfter: 3},
 	}
 	stored := whole.Resolved()

@@ -84,7 +84,7 @@ func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
 	w.register(t.Context(), 7)
 	port := e.url[strings.LastIndex(e.url, ":")+1:]
 	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
-		"dns":{"all":{"name":"executors.test","port":`+port+`}}}`)
+		"dns":{"all":{"hostname":"executors.test","port":`+port+`}}}`)
 	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
 	r, held, id := w.executorRun()
 	w.recordOutcome(held, run.Outcome{State: run.WaitingCallback, HTTPStatus: 200,

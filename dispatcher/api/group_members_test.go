@@ -29,7 +29,7 @@ func newNamedWorld(t *testing.T) (*world, *dnstest.Server) {
 	t.Cleanup(invoker.Close)
 	w := newWorld(t, api.Options{Fleet: invoker})
 	w.declare()
-	const names = `{"dns":{"all":{"name":"workers.test","port":8080},"none":{"name":"missing.test","type":"SRV"}},`
+	const names = `{"dns":{"all":{"hostname":"workers.test","port":8080},"none":{"hostname":"missing.test","type":"SRV"}},`
 	group := strings.Replace(validGroup, `{`, names, 1)
 	w.must(http.StatusCreated, "PUT", oneGroup, group)
 	w.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.9:8080"}`)

@@ -37,8 +37,9 @@ func newInternalWorld(t *testing.T) (w *world, bound string) {
 	w = newWorld(t, api.Options{Fleet: invoker})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"egress":{"networks":["10.1.0.0/16"]}}}`)
 	w.must(http.StatusCreated, "PUT", oneJob, validJob)
-	w.must(http.StatusCreated, "PUT", oneGroup, `{"dns":{"a":{"name":"internal.test","port":24100},"b":{"name":"broken.test","port":80},
-		"s":{"name":"_ldap._tcp.test","type":"SRV"},"six":{"name":"six.test","type":"AAAA","port":80}}}`)
+	w.must(http.StatusCreated, "PUT", oneGroup, `{"dns":{
+		"a":{"hostname":"internal.test","port":24100},"b":{"hostname":"broken.test","port":80},
+		"s":{"hostname":"_ldap._tcp.test","type":"SRV"},"six":{"hostname":"six.test","type":"AAAA","port":80}}}`)
 	return w, w.newToken("tenant", writes, "crm")
 }
 

@@ -28,7 +28,7 @@ var notShown = map[string]bool{
 	"AppStatus.AWSExternalID": true, "BackfillSpec.Payload": true, "BreakAlert.Alert": true, "BreakJob.Job": true,
 	"CalendarRule.ICalendar": true, "CarriedState.DiscardedRun": true, "CarriedState.Run": true, "DNSMembers.Labels": true,
 	"DNSMembers.Labels[]": true,
-	"DNSMembers.Name":     true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroupSpec.DNS[]": true,
+	"DNSMembers.Hostname": true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroupSpec.DNS[]": true,
 	"EndpointGroupSpec.Endpoints[]": true, "EndpointGroupSpec.Path": true, "EndpointGroupSpec.ServerName": true,
 	"JobDefaults.Headers": true, "JobDefaults.Headers[]": true, "JobDefaults.Timezone": true, "LambdaBounds.Roles": true,
 	"Node.APIAddresses": true, "Probe.AlivePath": true, "Probe.IdlePath": true,

@@ -116,7 +116,7 @@ func operated(n int) map[string]any {
 				Source: target.EndpointStatic, Draining: name == "one-01", RegisteredAt: fixedAt}
 		}), next),
 		"GET " + of + "/groups/fleet/status": target.GroupStatus{Node: "n1",
-			DNS: map[string]target.DNSStatus{"members": {Name: "workers-1.example", Type: "a", Members: 2,
+			DNS: map[string]target.DNSStatus{"members": {Hostname: "workers-1.example", Type: "a", Members: 2,
 				ResolvedAt: &fixedAt, Error: hostile}},
 			Endpoints: []target.EndpointStatus{{ID: "one-00", State: target.EndpointDown, Reason: hostile, Until: &later}}},
 		"GET " + of + "/calendars":          items(times(n, calendar), next),

@@ -210,7 +210,7 @@ func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	r.declareBroadcast(1, nil)
 	group, err := r.store.Group(t.Context(), "app", "workers")
 	if err == nil {
-		group.DNS = map[string]target.DNSMembers{"more": {Name: "workers.internal", Port: 80}}
+		group.DNS = map[string]target.DNSMembers{"more": {Hostname: "workers.internal", Port: 80}}
 		_, _, err = r.store.PutGroup(t.Context(), group, input.Change{Actor: "test", Now: r.now})
 	}
 	if err != nil {

@@ -133,7 +133,7 @@ func TestNameServersAreNotNamed(t *testing.T) {
 	server := dnstest.Start(t)
 	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
 	i := invokerOf(t, server, web.Egress{})
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "broken.test", Port: 80}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "broken.test", Port: 80}})
 	o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin))
 	status := i.GroupStatus(t.Context(), *group, target.EgressBounds{}).DNS["all"]
 	if anAddress.MatchString(o.Error) || !strings.Contains(o.Error, "ServerFailure") || !strings.Contains(status.Error, "ServerFailure") {

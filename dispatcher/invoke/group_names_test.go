@@ -95,7 +95,7 @@ func TestAddressesOfANameAreEndpoints(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 60, "127.0.0.7", "127.0.0.8", "127.0.0.9")
 	i := invokerOf(t, server, web.Egress{Loopback: true})
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "workers.test", Port: w.port}})
 	group.Live = []target.Endpoint{{ID: "declared", Source: target.EndpointStatic,
 		StaticEndpoint: target.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", w.port)}}}
 	var endpoints []string
@@ -139,7 +139,7 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 		service("a.test.", 1, 300), service("b.test.", 1, 100), service("c.test.", 2, 0),
 	}})
 	i := invokerOf(t, server, web.Egress{Loopback: true})
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "_http._tcp.test", Type: "SRV"}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "_http._tcp.test", Type: "SRV"}})
 	counts := map[string]int{}
 	for range 8 {
 		counts[mustSucceed(t, i, callOf(group, routing.Weighted))]++
@@ -168,7 +168,7 @@ func TestEndpointsFollowTheirName(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("workers.test", 0, "127.0.0.7") // counts as 1s
 	i := invokerOf(t, server, web.Egress{Loopback: true})
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "workers.test", Port: w.port}})
 	began := time.Now() // before the answer
 	first := mustSucceed(t, i, callOf(group, routing.First))
 	server.A("workers.test", 60, "127.0.0.8")
@@ -197,7 +197,7 @@ func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
 	server.A("many.test", 60, addresses...)
 	i := invokerOf(t, server, web.Egress{Loopback: true})
 	for name, want := range map[string]int{"workers.test": 200, "many.test": target.MaxEndpoints} {
-		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: 80}})
+		group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: name, Port: 80}})
 		members, _ := i.Members(t.Context(), group.EndpointGroup, target.EgressBounds{})
 		if got := len(members); got != want {
 			t.Errorf("%s has %d endpoints, want %d", name, got, want)
@@ -219,7 +219,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: 80}})
+			group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: name, Port: 80}})
 			group.Name = strings.TrimSuffix(name, ".test")
 			call := callOf(group, routing.RoundRobin)
 			if name == "silent.test" {
@@ -270,10 +270,10 @@ func TestHostileNameGetsNothing(t *testing.T) {
 	} {
 		i := invokerOf(t, server, tt.egress)
 		for _, name := range tt.names {
-			member := target.DNSMembers{Name: name, Port: port}
+			member := target.DNSMembers{Hostname: name, Port: port}
 			switch {
 			case strings.HasPrefix(name, "_"):
-				member = target.DNSMembers{Name: name, Type: "SRV"}
+				member = target.DNSMembers{Hostname: name, Type: "SRV"}
 			case slices.Contains([]string{"six.test", "mapped.test", "nat64.test"}, name):
 				member.Type = "AAAA"
 			}
@@ -306,7 +306,7 @@ func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
 	server, w := dnstest.Start(t), newWorkers(t)
 	server.A("rebound.test", 0, "127.0.0.7")
 	i := invokerOf(t, server, web.Egress{Loopback: true})
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "rebound.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "rebound.test", Port: w.port}})
 	call := callOf(group, routing.RoundRobin)
 	bounds := target.Bounds{Egress: target.EgressBounds{Networks: []string{"127.0.0.7/32"}}}.WithDefaults(call.App)
 	call.Bounds = &bounds
@@ -336,7 +336,7 @@ func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
 	port := secure.Listener.Addr().(*net.TCPAddr).Port
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	for name, well := range map[string]bool{"example.com": true, "other.test": false} {
-		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: port, Scheme: "https"}})
+		group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: name, Port: port, Scheme: "https"}})
 		group.Name, group.TLS = strings.ReplaceAll(name, ".", "-"), &target.TLS{CACertificates: authority}
 		if o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin)); (o.State == run.Succeeded) != well {
 			t.Errorf("%s: outcome = %+v, want success: %v", name, o, well)
@@ -354,7 +354,7 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 	for name, want := range map[string]run.State{
 		"workers.allowed.test": run.Succeeded, "workers.other.test": run.Failed,
 	} {
-		group := namedGroup(map[string]target.DNSMembers{"all": {Name: name, Port: w.port}})
+		group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: name, Port: w.port}})
 		group.Name = strings.ReplaceAll(name, ".", "-")
 		call := callOf(group, routing.RoundRobin)
 		egress := target.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{w.port}}
@@ -364,7 +364,7 @@ func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
 			t.Errorf("%s: outcome = %+v, want %s", name, o, want)
 		}
 	}
-	group := namedGroup(map[string]target.DNSMembers{"all": {Name: "workers.allowed.test", Port: w.port}})
+	group := namedGroup(map[string]target.DNSMembers{"all": {Hostname: "workers.allowed.test", Port: w.port}})
 	call := callOf(group, routing.RoundRobin)
 	bounds := target.Bounds{Egress: target.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{1}}}.WithDefaults(call.App)
 	call.Bounds = &bounds

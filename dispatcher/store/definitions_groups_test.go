@@ -146,7 +146,7 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 		"a new port":    func(g *target.EndpointGroup) { g.Registration.Ports = append(g.Registration.Ports, 22) },
 		"a server name": func(g *target.EndpointGroup) { g.ServerName = "evil.test" },
 		"a name of DNS": func(g *target.EndpointGroup) {
-			g.DNS = map[string]target.DNSMembers{"evil": {Name: "evil.test", Port: 443, Scheme: "https"}}
+			g.DNS = map[string]target.DNSMembers{"evil": {Hostname: "evil.test", Port: 443, Scheme: "https"}}
 		},
 	} {
 		g := secretGroup(kept, target.Secret{Reference: "env:SECRET_DEMO_X"})

@@ -15,8 +15,8 @@ import (
 
 // DNSMembers are the endpoints that a name of DNS stands for. Nodes query it again whenever the answer expires.
 type DNSMembers struct {
-	// Name is the queried name: absolute, in lower case and without a dot at the end.
-	Name string `json:"name" schema:"required,max=253"`
+	// Hostname is the queried name: absolute, in lower case and without a dot at the end.
+	Hostname string `json:"hostname" schema:"required,max=253"`
 	// Type is the type of the records; empty means A. Each address is an endpoint; each service of SRV is one, too.
 	Type DNSType `json:"type,omitempty"`
 	// Port is the port of each address, 1 to 65535; services have their own.
@@ -78,14 +78,14 @@ var dnsNamePattern = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?
 
 func (d DNSMembers) check(problems *input.Problems, at string) {
 	switch {
-	case d.Name == "":
-		problems.Add(at+"/name", input.CodeRequired, "name is missing; give one such as workers.internal")
-	case len(d.Name) > 253 || !dnsNamePattern.MatchString(d.Name):
-		problems.Add(at+"/name", input.CodeURLHost,
-			"name %s is not one of DNS in lower case; write it as workers.internal, without a dot at its end", input.Echo(d.Name))
-	case MetadataName(d.Name):
-		problems.Add(at+"/name", input.CodeEgressDenied, "name %s is never called: clouds serve metadata and credentials there",
-			input.Echo(d.Name))
+	case d.Hostname == "":
+		problems.Add(at+"/hostname", input.CodeRequired, "hostname is missing; give one such as workers.internal")
+	case len(d.Hostname) > 253 || !dnsNamePattern.MatchString(d.Hostname):
+		problems.Add(at+"/hostname", input.CodeURLHost,
+			"hostname %s is not a name of DNS in lower case; write it as workers.internal, without a dot at its end", input.Echo(d.Hostname))
+	case MetadataName(d.Hostname):
+		problems.Add(at+"/hostname", input.CodeEgressDenied, "hostname %s is never called: clouds serve metadata and credentials there",
+			input.Echo(d.Hostname))
 	}
 	if d.Type != "" {
 		input.CheckEnum(problems, at+"/type", "type", d.Type, DNSTypes)
@@ -129,23 +129,23 @@ func (d DNSMembers) Host() string {
 	case d.Type == DNSTypeSRV:
 		return ""
 	case d.Scheme == "https" && d.Port == 443, d.Scheme != "https" && d.Port == 80:
-		return d.Name
+		return d.Hostname
 	}
-	return net.JoinHostPort(d.Name, strconv.Itoa(d.Port))
+	return net.JoinHostPort(d.Hostname, strconv.Itoa(d.Port))
 }
 
 // origin identifies a place where secrets of the group may go.
 func (d DNSMembers) origin() string {
 	d = d.Resolved()
 	if d.Type == DNSTypeSRV {
-		return "services of " + d.Scheme + "://" + d.Name
+		return "services of " + d.Scheme + "://" + d.Hostname
 	}
 	return StaticEndpoint{URL: d.url()}.origin()
 }
 
 // url returns the URL of an address, with the name as host.
 func (d DNSMembers) url() string {
-	return d.Scheme + "://" + net.JoinHostPort(d.Name, strconv.Itoa(d.Port))
+	return d.Scheme + "://" + net.JoinHostPort(d.Hostname, strconv.Itoa(d.Port))
 }
 
 // AddressEndpoint returns the endpoint at an address of the name of d, which is resolved. Its id depends only on
@@ -194,8 +194,8 @@ func (d DNSMembers) ServiceEndpoint(target string, port, weight int, backup bool
 
 // DNSStatus is the state of a name of a group, as one node sees it.
 type DNSStatus struct {
-	Name string  `json:"name"`
-	Type DNSType `json:"type"`
+	Hostname string  `json:"hostname"`
+	Type     DNSType `json:"type"`
 	// Members is how many endpoints the name currently stands for.
 	Members int `json:"members"`
 	// Refused is how many more endpoints may not be called, and RefusedBecause has the reasons, each once.
@@ -214,7 +214,7 @@ type DNSStatus struct {
 func dnsPaths(err error) error {
 	problems, _ := err.(input.Problems) //nolint:errorlint // CheckEndpoint returns Problems
 	for i := range problems {
-		problems[i].Path = "/name"
+		problems[i].Path = "/hostname"
 	}
 	return err
 }

@@ -27,8 +27,8 @@ func fleet(t *testing.T) tfconfig.Content {
 		EndpointGroupSpec: target.EndpointGroupSpec{
 			Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
 			DNS: map[string]target.DNSMembers{
-				"pods":   {Name: "pods.internal", Port: 8080},
-				"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
+				"pods":   {Hostname: "pods.internal", Port: 8080},
+				"others": {Hostname: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
 			},
 			HealthCheck: &target.HealthCheck{Interval: input.Duration(time.Minute)},
 			Auth:        &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}},
@@ -94,7 +94,7 @@ func TestCompareNamesDifferencesInGroups(t *testing.T) {
 	workers.Endpoints["a"] = target.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: input.Labels{"zone": "z"}}
 	workers.Endpoints["c"] = workers.Endpoints["b"]
 	delete(workers.Endpoints, "b")
-	workers.DNS["pods"] = target.DNSMembers{Name: "pods.internal", Port: 8081}.Resolved()
+	workers.DNS["pods"] = target.DNSMembers{Hostname: "pods.internal", Port: 8081}.Resolved()
 	workers.HealthCheck.UnhealthyThreshold, workers.EjectAfter = 4, 7
 	server.Groups[1].Registration.Ports = []int{8080, 8081}
 	server.Groups[1].Probe.Timeout *= 2

@@ -85,7 +85,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 
 // nameOf describes a DNS name with its members.
 func nameOf(d target.DNSMembers) string {
-	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Name, d.Scheme)
+	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Hostname, d.Scheme)
 	if d.Port != 0 {
 		text += fmt.Sprintf(", port %d", d.Port)
 	}
@@ -101,7 +101,7 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 		l.add("node", status.Node)
 		for _, label := range slices.Sorted(maps.Keys(status.DNS)) {
 			one := status.DNS[label]
-			text := fmt.Sprintf("%s records of %s: %d endpoints", one.Type, one.Name, one.Members)
+			text := fmt.Sprintf("%s records of %s: %d endpoints", one.Type, one.Hostname, one.Members)
 			if one.ResolvedAt != nil {
 				text += ", resolved at " + input.FormatInstant(*one.ResolvedAt)
 			}

@@ -100,7 +100,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{}))
 	group := target.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
-	group.DNS = map[string]target.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}
+	group.DNS = map[string]target.DNSMembers{"pods": {Hostname: "pods.test", Port: workers.port}}
 	group.HealthCheck = &target.HealthCheck{Interval: input.Duration(time.Second), Timeout: input.Duration(time.Minute)}
 	must[target.EndpointGroup](t)(nodes[0].PutGroup(t.Context(), group, client.Condition{}))
 	job := webhookJob("fleet", "sum", "", map[string]string{"a": "rate(1s)", "b": "rate(1s)", "c": "rate(1s)", "d": "rate(1s)"})

@@ -131,7 +131,7 @@ func (g *Groups) GroupStatus(
 	all, j := g.names.of(ctx, &group.EndpointGroup, now, true), g.judge(&group.EndpointGroup, egress)
 	for label, known := range all {
 		d := group.DNS[label].Resolved()
-		one := target.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err}
+		one := target.DNSStatus{Hostname: d.Hostname, Type: d.Type, Error: known.err}
 		one.Members, one.Refused, one.RefusedBecause = counted(known.endpoints(d, j))
 		if !known.resolvedAt.IsZero() {
 			one.ResolvedAt = new(known.resolvedAt.UTC())

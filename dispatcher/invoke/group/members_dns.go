@@ -203,7 +203,7 @@ func (n *names) forget() {
 func (n *names) of(ctx context.Context, group *target.EndpointGroup, now time.Time, wait bool) map[string]knownName {
 	all := make(map[string]knownName, len(group.DNS))
 	for label, d := range group.DNS {
-		all[label] = n.get(ctx, nameKey{d.Name, d.Resolved().Type}, now, wait)
+		all[label] = n.get(ctx, nameKey{d.Hostname, d.Resolved().Type}, now, wait)
 	}
 	return all
 }

@@ -135,7 +135,7 @@ func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	hooks := web.New(web.Options{Egress: web.Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}}, nil, nil)
 	g := New(hooks, nil, nil, nil)
 	group := groupOf("b", "10-0-0-1-80")
-	group.DNS = map[string]target.DNSMembers{"all": {Name: "a.test", Type: "A", Port: 80}}
+	group.DNS = map[string]target.DNSMembers{"all": {Hostname: "a.test", Type: "A", Port: 80}}
 	known := &knownName{askAt: time.Unix(1<<40, 0)}
 	g.names.known[nameKey{"a.test", "A"}] = known
 	now, state := time.Unix(1_800_000_000, 0), newState()

@@ -62,7 +62,7 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[map[string]target.StaticEndpoint](): map[string]target.StaticEndpoint{"b": {URL: "https://b.example.com"}},
 	reflect.TypeFor[*target.Registration](): &target.Registration{Networks: []string{"10.1.0.0/16"}, Ports: []int{8081},
 		ExpireAfter: input.Duration(time.Hour)},
-	reflect.TypeFor[map[string]target.DNSMembers](): map[string]target.DNSMembers{"other": {Name: "other.internal", Port: 8080}},
+	reflect.TypeFor[map[string]target.DNSMembers](): map[string]target.DNSMembers{"other": {Hostname: "other.internal", Port: 8080}},
 	reflect.TypeFor[*target.HealthCheck]():          healthCheck(),
 	reflect.TypeFor[[]access.Scope]():               []access.Scope{access.ScopeRun},
 	reflect.TypeFor[schedule.Gap]():                 schedule.GapNext,

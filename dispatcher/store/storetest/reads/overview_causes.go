@@ -86,7 +86,7 @@ func testSilentGroups(t *testing.T, f *wing) {
 	f.Must(f.DeregisterEndpoint(t.Context(), "shop", "workers", "w1", fixture.At(fixture.T0.Add(3*time.Hour))))
 	f.Expect("a group whose endpoint left", f.causes(fixture.T0.Add(4*time.Hour)), "group shop/workers draining 0 left 3h0m0s jobs 2 day")
 	f.Expect("counted", f.census().SilentGroups, 1)
-	group.DNS = map[string]target.DNSMembers{"all": {Name: "workers.internal", Port: 8080}}
+	group.DNS = map[string]target.DNSMembers{"all": {Hostname: "workers.internal", Port: 8080}}
 	f.DeclareGroup(group, fixture.T0)
 	f.Expect("a group with names", f.causes(fixture.T0), "")
 	f.Expect("counted with names", f.census().SilentGroups, 0)
