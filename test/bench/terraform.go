@@ -121,46 +121,34 @@ func newEstate(ctx context.Context, dir, client, provider string, jobs int) (*es
 		return nil, err
 	}
 	e := &estate{n, dir, client, provider}
-	if err := e.configure(ctx, jobs); err != nil {
+	if err := e.configure(jobs); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	return e, nil
 }
 
-// configure writes the configuration as JSON, where attributes and blocks look the same: an older
-// build may have one where a newer has the other.
-func (e *estate) configure(ctx context.Context, jobs int) error {
+// configure writes the configuration, and how Terraform finds the provider.
+func (e *estate) configure(jobs int) error {
 	// A separate directory, because Terraform takes any terraform-provider-carillon_* for the provider.
 	plugins := filepath.Join(e.dir, "plugins")
 	err := errors.Join(os.Mkdir(plugins, 0o700),
 		os.Symlink(e.provider, filepath.Join(plugins, "terraform-provider-carillon")),
 		os.WriteFile(filepath.Join(e.dir, "terraform.rc"), fmt.Appendf(nil,
-			"provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", plugins), 0o600),
-		e.write(map[string]any{"terraform": requiresCarillon}))
+			"provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", plugins), 0o600))
 	if err != nil {
 		return err
 	}
-	triggers, err := e.triggers(ctx)
-	if err != nil {
-		return err
-	}
-	return e.write(map[string]any{
-		"terraform": requiresCarillon,
-		"provider":  map[string]any{"carillon": map[string]any{"endpoint": e.url, "token": e.token}},
+	text, err := json.MarshalIndent(map[string]any{
+		"terraform": map[string]any{
+			"required_providers": map[string]any{"carillon": map[string]any{"source": "carillon-dev/carillon"}},
+		},
+		"provider": map[string]any{"carillon": map[string]any{"endpoint": e.url, "token": e.token}},
 		"resource": map[string]any{
 			"carillon_app": map[string]any{"a": map[string]any{"name": "bench"}},
-			"carillon_job": map[string]any{"j": manyJobs(triggers)},
+			"carillon_job": map[string]any{"j": manyJobs()},
 		},
 		"locals": map[string]any{"reports": titles(jobs)},
-	})
-}
-
-var requiresCarillon = map[string]any{
-	"required_providers": map[string]any{"carillon": map[string]any{"source": "carillon-dev/carillon"}},
-}
-
-func (e *estate) write(configuration map[string]any) error {
-	text, err := json.MarshalIndent(configuration, "", "  ")
+	}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -168,7 +156,7 @@ func (e *estate) write(configuration map[string]any) error {
 }
 
 // manyJobs is a job as in a real installation: a webhook with a secret, headers and retries, at its own time.
-func manyJobs(triggers string) map[string]any {
+func manyJobs() map[string]any {
 	return map[string]any{
 		"for_each": "${local.reports}",
 		"app":      "${carillon_app.a.name}", "name": "${each.key}", "description": "The report ${each.value}",
@@ -178,7 +166,7 @@ func manyJobs(triggers string) map[string]any {
 			"url": "https://reports.example.com/${each.key}", "headers": map[string]any{"X-Report": "${each.value}"},
 			"auth": map[string]any{"bearer": map[string]any{"token": map[string]any{"reference": "env:SECRET_BENCH_TOKEN"}}},
 		}},
-		triggers: map[string]any{"nightly": map[string]any{"expression": "H 2 * * *", "timezone": "UTC"}},
+		"trigger": map[string]any{"name": "nightly", "expression": "H 2 * * *", "timezone": "UTC"},
 	}
 }
 
@@ -190,33 +178,6 @@ func titles(jobs int) map[string]string {
 		all[fmt.Sprintf("job-%d", i)] = fmt.Sprintf("number %d", i)
 	}
 	return all
-}
-
-// triggers returns the provider's name of a job's triggers.
-func (e *estate) triggers(ctx context.Context) (string, error) {
-	command := e.command(ctx, "providers", "schema", "-json")
-	text, err := command.Output()
-	if err != nil {
-		return "", err
-	}
-	var schema struct {
-		Providers map[string]struct {
-			Resources map[string]struct {
-				Block struct {
-					Blocks map[string]any `json:"block_types"`
-				} `json:"block"`
-			} `json:"resource_schemas"`
-		} `json:"provider_schemas"`
-	}
-	if err := json.Unmarshal(text, &schema); err != nil {
-		return "", err
-	}
-	for _, p := range schema.Providers {
-		if _, ok := p.Resources["carillon_job"].Block.Blocks["trigger"]; ok {
-			return "trigger", nil
-		}
-	}
-	return "triggers", nil
 }
 
 func (e *estate) command(ctx context.Context, args ...string) *exec.Cmd {
