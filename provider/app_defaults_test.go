@@ -29,7 +29,8 @@ resource "carillon_job" "j" {
       headers = { X-Own = "o" }
     }
   }
-  trigger "t" {
+  trigger {
+    name       = "t"
     expression = "0 30 4 * * ?"
   }
 }
@@ -114,7 +115,10 @@ func TestRequestsToGroupsGetTheHeadersOfTheirApp(t *testing.T) {
 resource "carillon_endpoint_group" "g" {
   app  = carillon_app.a.name
   name = "workers"
-  endpoint "one" { url = "https://one.example.com" }
+  endpoint {
+    name = "one"
+    url  = "https://one.example.com"
+  }
 }
 resource "carillon_job" "j" {
   app  = carillon_app.a.name
@@ -125,7 +129,8 @@ resource "carillon_job" "j" {
       headers = { X-Own = "o" }
     }
   }
-  trigger "t" {
+  trigger {
+    name       = "t"
     expression = "rate(1h)"
   }
 }
@@ -159,7 +164,10 @@ func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	d := f.directory(t, f.config(`resource "carillon_job" "j" {
 		app  = "crm"
 		name = "nightly"
-	`+hook+`trigger "t" { expression = "@daily" }
+	`+hook+`trigger {
+		name       = "t"
+		expression = "@daily"
+	}
 	}`))
 	mustSay(t, d.must(t, "plan"), `timezone = "Asia/Kolkata"`)
 	d.must(t, "apply", "-auto-approve")

@@ -132,7 +132,7 @@ func TestMissingCalendarsAreReportedAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	uses := func(calendar, more string) string {
-		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n calendar = \"" + calendar + "\"\n}\n" + more))
+		return f.config(job(hook + "trigger {\n name = \"t\"\n expression = \"0 0 2 * * ?\"\n calendar = \"" + calendar + "\"\n}\n" + more))
 	}
 	const missing = `trigger["t"].calendar: app "crm" has no calendar "holiday"`
 	d := f.directory(t, uses("holiday", ""))
@@ -151,7 +151,8 @@ func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 	f := newFixture(t)
 	f.run(t,
 		resource.TestStep{
-			Config: f.config(job(hook + `trigger "t" {
+			Config: f.config(job(hook + `trigger {
+				name       = "t"
 				expression = "@daily"
 				calendar   = "absent"
 			}`)),

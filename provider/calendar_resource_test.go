@@ -22,7 +22,7 @@ func calendar(attributes string) string {
 }
 
 // careful is the rest of a job with a trigger that names the calendar.
-const careful = hook + "trigger \"t\" {\n  expression = \"0 0 2 * * ?\"\n  calendar   = carillon_calendar.c.name\n}\n"
+const careful = hook + "trigger {\n  name       = \"t\"\n  expression = \"0 0 2 * * ?\"\n  calendar   = carillon_calendar.c.name\n}\n"
 
 func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 	t.Parallel()
@@ -95,26 +95,31 @@ func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const triggers = `
-  trigger "hashed" {
+  trigger {
+    name       = "hashed"
     expression = "H H * * *"
     jitter     = "90s"
   }
-  trigger "moved" {
+  trigger {
+    name        = "moved"
     expression  = "0 3 * * *"
     calendar    = carillon_calendar.c.name
     on_excluded = "next_included"
   }
-  trigger "skipped" {
+  trigger {
+    name        = "skipped"
     expression  = "0 3 * * *"
     calendar    = carillon_calendar.c.name
     on_excluded = "skip"
     jitter      = "0s"
   }
-  trigger "drifts" {
+  trigger {
+    name       = "drifts"
     expression = "every 1 day"
     drift_hour = true
   }
-  trigger "delayed" {
+  trigger {
+    name         = "delayed"
     expression   = "delay(1h)"
     repeat_count = 3
   }

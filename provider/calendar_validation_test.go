@@ -223,19 +223,25 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 	var applied bool
 	f.run(t,
 		resource.TestStep{
-			Config: named("l", hook+`trigger "hashed" { expression = "H 2 * * *" }
-			trigger "plain" {
+			Config: named("l", hook+`trigger {
+				name       = "hashed"
+				expression = "H 2 * * *"
+			}
+			trigger {
+				name        = "plain"
 				expression  = "0 2 * * *"
 				calendar    = carillon_calendar.c.name
 				on_excluded = "skip"
 			}
-			trigger "careful" {
+			trigger {
+				name        = "careful"
 				expression  = "delay(1h)"
 				calendar    = later.calendar
 				on_excluded = later.on
 				jitter      = later.jitter
 			}
-			trigger "drifts" {
+			trigger {
+				name       = "drifts"
 				expression = "every 1 day"
 				drift_hour = later.drift
 			}
@@ -252,7 +258,10 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 			},
 		},
 		resource.TestStep{
-			Config: named("m", hook+`trigger "t" { expression = "H(5-3) 2 * * *" }`),
+			Config: named("m", hook+`trigger {
+				name       = "t"
+				expression = "H(5-3) 2 * * *"
+			}`),
 			ConfigPlanChecks: planned(between(func(context.Context) error {
 				applied = true
 				return nil
@@ -260,7 +269,10 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 			ExpectError: words(`trigger["t"].expression:`),
 		},
 		// A disabled job may have a past time.
-		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`trigger "t" { expression = "at(2001-01-01T00:00:00Z)" }`)},
+		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`trigger {
+			name       = "t"
+			expression = "at(2001-01-01T00:00:00Z)"
+		}`)},
 		resource.TestStep{Config: f.config(app)},
 	)
 	if !applied {

@@ -179,7 +179,8 @@ func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
 		      webhook { url = "https://oncall.example.com/failed?a=b" }
 		    }
 		  }
-		  trigger "t" {
+		  trigger {
+		    name       = "t"
 		    expression = "0 0 2 * * ?"
 		    timezone   = "UTC"
 		    calendar   = carillon_calendar.c.name

@@ -152,7 +152,10 @@ func secretGroup(version, url, registration string) string {
 	resource "carillon_endpoint_group" "g" {
 		app  = carillon_app.a.name
 		name = "workers"
-		endpoint "a" { url = "` + url + `" }
+		endpoint {
+			name = "a"
+			url  = "` + url + `"
+		}
 		` + registration + `
 		auth {
 			bearer {

@@ -122,7 +122,7 @@ func job(attributes string) string {
 
 const (
 	hook  = "target {\n  webhook { url = \"https://example.com/hook\" }\n}\n"
-	daily = "trigger \"t\" { expression = \"0 0 2 * * ?\" }\n"
+	daily = "trigger {\n  name       = \"t\"\n  expression = \"0 0 2 * * ?\"\n}\n"
 )
 
 // readJob reads crm/nightly.

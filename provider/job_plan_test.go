@@ -29,7 +29,8 @@ func TestEquivalentStringsAreNoChange(t *testing.T) {
 					timeout = %q
 				}
 			}
-			trigger "t" {
+			trigger {
+				name          = "t"
 				expression    = "@daily"
 				misfire_after = %q
 				jitter        = %[2]q
@@ -139,11 +140,13 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 						headers = { A = terraform_data.later.output.text }
 					}
 				}
-				trigger "t" {
+				trigger {
+					name       = "t"
 					expression = terraform_data.later.output.text
 					timezone   = terraform_data.later.output.zone
 				}
-				trigger "u" {
+				trigger {
+					name         = "u"
 					expression   = "@daily"
 					start_at     = terraform_data.later.output.at
 					repeat_count = terraform_data.later.output.n
@@ -164,7 +167,10 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 						timeout = terraform_data.again.output.timeout
 					}
 				}
-				trigger "t" { expression = terraform_data.again.output.text }`), `"later"`, `"again"`)),
+				trigger {
+					name       = "t"
+					expression = terraform_data.again.output.text
+				}`), `"later"`, `"again"`)),
 			ExpectError: regexp.MustCompile(`(?s)target.webhook.timeout: .*duration_unit.*trigger\["t"\].expression: .*cron_range`),
 		},
 		// Known values next to unknown ones are still checked at plan.
@@ -173,7 +179,8 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 				target {
 					webhook { url = terraform_data.later.output }
 				}
-				trigger "t" {
+				trigger {
+					name       = "t"
 					expression = terraform_data.later.output
 					timezone   = "CEST"
 				}`)),
@@ -188,9 +195,13 @@ func TestNewInstantInThePastIsRefused(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	d := f.directory(t, f.config(job(hook+`trigger "t" { expression = "at(2001-01-01T00:00:00Z)" }`)))
+	d := f.directory(t, f.config(job(hook+`trigger {
+		name       = "t"
+		expression = "at(2001-01-01T00:00:00Z)"
+	}`)))
 	d.mustFail(t, []string{"plan"}, "A time in the past", `trigger["t"].expression:`)
-	d = f.directory(t, f.config(job(hook+`trigger "t" {
+	d = f.directory(t, f.config(job(hook+`trigger {
+		name       = "t"
 		expression = "@daily"
 		end_at     = "2001-01-01T00:00:00Z"
 	}`)))
@@ -202,7 +213,10 @@ func TestMissingRequiredValueIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, attributes := range []string{
-		hook + `trigger "t" { expression = null }`,
+		hook + `trigger {
+			name       = "t"
+			expression = null
+		}`,
 		`target {
 			webhook { url = null }
 		}` + "\n" + daily,
@@ -218,8 +232,12 @@ func TestSuspiciousSchedulesGiveWarningsAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	odd := `trigger "t" { expression = "*/7 * * * *" }
-	trigger "u" {
+	odd := `trigger {
+		name       = "t"
+		expression = "*/7 * * * *"
+	}
+	trigger {
+		name       = "u"
 		expression = "30 2 * * *"
 		timezone   = "Europe/Berlin"
 	}`

@@ -55,8 +55,14 @@ const fullJob = `
         {"data": {{json .Payload}}, "until": {{json .NextFire}}, "literal": "{{"{{"}}"}
       EOT
       signing {
-        secret "current" { reference = "env:SECRET_CRM_KEY" }
-        secret "next" { reference = "file:crm/next" }
+        secret {
+          name      = "current"
+          reference = "env:SECRET_CRM_KEY"
+        }
+        secret {
+          name      = "next"
+          reference = "file:crm/next"
+        }
       }
       cloud_events  = "binary"
       success_codes = ["2xx", "404"]
@@ -65,7 +71,8 @@ const fullJob = `
     }
   }
   payload = jsonencode({ b = [1, 2.5, "<&>"], a = { c = null } })
-  trigger "cron" {
+  trigger {
+    name          = "cron"
     expression    = "0 30 2 ? * MON-FRI"
     dialect       = "quartz"
     timezone      = "Europe/Berlin"
@@ -79,12 +86,19 @@ const fullJob = `
     catch_up_window = "48h"
     enabled       = true
   }
-  trigger "interval" { expression = "rate(5 minutes)" }
-  trigger "unix" {
+  trigger {
+    name       = "interval"
+    expression = "rate(5 minutes)"
+  }
+  trigger {
+    name       = "unix"
     expression = "*/5 * * * *"
     enabled    = false
   }
-  trigger "once" { expression = "at(2099-01-01T00:00:00Z)" }
+  trigger {
+    name       = "once"
+    expression = "at(2099-01-01T00:00:00Z)"
+  }
 `
 
 func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
@@ -145,8 +159,14 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook + daily))},
 		resource.TestStep{
-			Config: f.config(job(hook + `trigger "t" { expression = "*/5 * * * *" }
-			trigger "u" { expression = "@hourly" }`)),
+			Config: f.config(job(hook + `trigger {
+				name       = "t"
+				expression = "*/5 * * * *"
+			}
+			trigger {
+				name       = "u"
+				expression = "@hourly"
+			}`)),
 			ConfigPlanChecks: planned(
 				action(plancheck.ResourceActionUpdate),
 				expect("trigger", "t", "dialect").planned("unix"),
@@ -325,7 +345,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 		}}}, client.Condition{})
 		return err
 	})
-	byName := strings.ReplaceAll(job(hook+"trigger \"t\" { expression = \"rate(1h)\" }\n"), "carillon_app.a.name", `"crm"`)
+	byName := strings.ReplaceAll(job(hook+"trigger {\n  name = \"t\"\n  expression = \"rate(1h)\"\n}\n"), "carillon_app.a.name", `"crm"`)
 	f.run(t,
 		resource.TestStep{
 			Config: f.config(strings.TrimPrefix(byName, app)), ExpectError: words(`there is no app "crm"`),

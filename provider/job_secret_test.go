@@ -20,14 +20,20 @@ import (
 // secretJob returns a job with secrets from an ephemeral variable.
 func secretJob(version int) string {
 	secret := func(value string) string {
-		return fmt.Sprintf("{\n value = %s\n value_version = %d\n}", value, version)
+		return fmt.Sprintf("value = %s\n value_version = %d", value, version)
 	}
 	return job(fmt.Sprintf(`target {
 		webhook {
 			url     = "https://example.com/hook"
 			signing {
-				secret "a" %s
-				secret "b" { reference = "env:SECRET_CRM_B" }
+				secret {
+					name = "a"
+					%s
+				}
+				secret {
+					name      = "b"
+					reference = "env:SECRET_CRM_B"
+				}
 			}
 			auth {
 				sigv4 {
@@ -35,8 +41,12 @@ func secretJob(version int) string {
 					region = "eu-west-1"
 					credentials {
 						access_key_id = "AKIAIOSFODNN7EXAMPLE"
-						secret_access_key %s
-						session_token %s
+						secret_access_key {
+							%s
+						}
+						session_token {
+							%s
+						}
 					}
 				}
 			}
@@ -144,10 +154,16 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 		"jwt": auth("oauth2", `token_url = "https://login.example.com/token"`, `client_id = "crm"`, `client_auth = "private_key_jwt"`,
 			`algorithm = "ES256"`, `key_id = "1"`, "private_key { value = var.key }"),
 		"hmac": `signing {
-			secret "a" { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" }
+			secret {
+				name  = "a"
+				value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}"
+			}
 		}`,
 		"ed": `signing {
-			secret "a" { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" }
+			secret {
+				name  = "a"
+				value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}"
+			}
 		}`,
 		"tls": fmt.Sprintf(`tls {
 			client_certificate = %q
@@ -341,8 +357,8 @@ func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
 		auth("bearer", `token { reference = "vault:secret/billing@0" }`):            "version \"0\" is not the number",
 		auth("bearer", `token { reference = "awssm:a b#@c d" }`):                    "version \"c d\" is not a",
 		`auth {}`: "(auth_form)",
-		"signing {\n secret \"a\" { value = \"CANARY\" }\n}": "(secret_form)",
-		`cloud_events = "both"`:                              "(enum)",
+		"signing {\n secret {\n  name = \"a\"\n  value = \"CANARY\"\n }\n}": "(secret_form)",
+		`cloud_events = "both"`: "(enum)",
 	} {
 		output, err := f.directory(t, f.config(job(webhook(attributes)))).terraform(t, "plan")
 		if err == nil || !strings.Contains(output, says) {

@@ -119,7 +119,10 @@ var badJobs = map[string]badDefinition{
 	},
 	"misfire_after zero": {nightly(`misfire_after = "0s"`), []string{`duration_min trigger["t"].misfire_after`}},
 	"trigger name": {
-		hook + `trigger "No Good" { expression = "@daily" }`,
+		hook + `trigger {
+			name       = "No Good"
+			expression = "@daily"
+		}`,
 		[]string{`name_format trigger["No Good"]`},
 	},
 	"timeout empty":          {webhook(`timeout = ""`), []string{`duration_empty target.webhook.timeout`}},
@@ -293,11 +296,13 @@ var badJobs = map[string]badDefinition{
 		 		headers = { Host = "x" }
 		 	}
 		 }
-		 trigger "a" {
+		 trigger {
+		 	name       = "a"
 		 	expression = "* * * *"
 		 	timezone   = "CEST"
 		 }
-		 trigger "b" {
+		 trigger {
+		 	name       = "b"
 		 	expression = "@daily"
 		 	start_at   = "soon"
 		 }`,
@@ -310,7 +315,7 @@ var badJobs = map[string]badDefinition{
 }
 
 func trigger(attributes string) string {
-	return hook + "trigger \"t\" {\n" + lines(attributes) + "}\n"
+	return hook + "trigger {\n  name = \"t\"\n" + lines(attributes) + "}\n"
 }
 
 func lambda(attributes string) string {

@@ -85,7 +85,7 @@ func (d daytime) stable(output string) string {
 }
 
 func tokyo(name string, hour int) string {
-	return fmt.Sprintf("trigger %q {\n  expression = \"0 30 %d * * ?\"\n  timezone   = \"Asia/Tokyo\"\n}\n", name, hour)
+	return fmt.Sprintf("trigger {\n  name       = %q\n  expression = \"0 30 %d * * ?\"\n  timezone   = \"Asia/Tokyo\"\n}\n", name, hour)
 }
 
 func TestPlanShowsHowFiresChange(t *testing.T) {
@@ -118,8 +118,8 @@ func TestPlanShowsHowFiresOfIntervalsAndCalendarsChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	trigger := func(expression, more string) string {
-		return f.config(job(hook+fmt.Sprintf("trigger \"t\" {\n  expression = %q\n  timezone = \"UTC\"\n%s}\n", expression, more)) +
-			calendar("rule {\n weekdays = [\"SAT\", \"SUN\"]\n}"))
+		block := fmt.Sprintf("trigger {\n  name = \"t\"\n  expression = %q\n  timezone = \"UTC\"\n%s}\n", expression, more)
+		return f.config(job(hook+block) + calendar("rule {\n weekdays = [\"SAT\", \"SUN\"]\n}"))
 	}
 	d := f.directory(t, trigger("rate(12h)", ""))
 	d.must(t, "apply", "-auto-approve")
@@ -156,7 +156,7 @@ func TestStoryDaylightSavingWarningIsShownOnceAndResolved(t *testing.T) {
 	story(t, func(t *testing.T, f *fixture) {
 		berlin := func(rule, acknowledge string) string {
 			return f.config(job(hook + acknowledge +
-				"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
+				"trigger {\n  name       = \"berlin\"\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
 		}
 		d := f.directory(t, berlin("", ""))
 		golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
@@ -187,8 +187,8 @@ func TestFiresThatACalendarMovesCauseAWarningAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	trigger := "trigger \"t\" {\n  expression = \"0 0 8 * * ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n" +
-		"  on_excluded = \"next_included\"\n}\n"
+	trigger := "trigger {\n  name = \"t\"\n  expression = \"0 0 8 * * ?\"\n  timezone = \"UTC\"\n" +
+		"  calendar = carillon_calendar.c.name\n  on_excluded = \"next_included\"\n}\n"
 	d := f.directory(t, f.config(job(hook+trigger)+calendar("rule {\n weekdays = [\"SAT\", \"SUN\"]\n}")))
 	mustSay(t, d.must(t, "plan"), "A calendar moves fires to another hour: crm/nightly", "(moved_hour)")
 	output := d.must(t, "apply", "-auto-approve")
@@ -211,8 +211,8 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 		  }
 		  dynamic "trigger" {
 		    for_each = toset(["t1", "t2", "t3", "t4", "t5"])
-		    labels   = [trigger.key]
 		    content {
+		      name       = trigger.key
 		      expression = "30 2 * * *"
 		      timezone   = "Europe/Berlin"
 		    }
@@ -242,7 +242,8 @@ func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 		  target {
 		    webhook { url = "https://example.com/hook" }
 		  }
-		  trigger "t" {
+		  trigger {
+		    name       = "t"
 		    expression = "30 2 * * *"
 		    timezone   = "Europe/Berlin"
 		    start_at   = "${each.value}-01-01T00:00:00Z"
@@ -269,7 +270,8 @@ func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+
-		"trigger \"t\" {\n  expression = \"* * * * * ?\"\n  timezone = \"UTC\"\n}\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
+		"trigger {\n  name = \"t\"\n  expression = \"* * * * * ?\"\n  timezone = \"UTC\"\n}\n"+
+		"trigger {\n  name = \"u\"\n  expression = \"@every 1s\"\n}\n")))
 	d.must(t, "apply", "-auto-approve")
 	before, err := f.readJob(t.Context())
 	if err != nil {
@@ -306,7 +308,7 @@ func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 	f := newFixture(t)
 	config := func(date string) string {
 		return f.config(job(hook+
-			"trigger \"t\" {\n  expression = \"0 0 0 1 1 ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n}\n") +
+			"trigger {\n  name = \"t\"\n  expression = \"0 0 0 1 1 ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n}\n") +
 			calendar("rule {\n dates = [\""+date+"\"]\n}"))
 	}
 	d := f.directory(t, config("12-25"))

@@ -59,7 +59,7 @@ func fireTimes(job dispatcher.Job) map[string]string {
 	return all
 }
 
-const hashed = "trigger \"h\" {\n  expression = \"H H * * *\"\n  jitter     = \"1h\"\n}\n"
+const hashed = "trigger {\n  name       = \"h\"\n  expression = \"H H * * *\"\n  jitter     = \"1h\"\n}\n"
 
 // A story: a job is renamed. It stays the same job, and a second plan is empty.
 func TestRenamedJobKeepsItsHistoryAndFires(t *testing.T) {
@@ -121,7 +121,7 @@ func TestRenamedTriggerKeepsItsFires(t *testing.T) {
 	d := f.directory(t, f.config(job(hook+hashed)))
 	d.must(t, "apply", "-auto-approve")
 	before := fireTimes(f.jobOf(t, "nightly"))["h"]
-	renamed := strings.Replace(hashed, `"h" {`, "\"minutely\" {\n  renamed_from = \"h\"", 1)
+	renamed := strings.Replace(hashed, `"h"`, "\"minutely\"\n  renamed_from = \"h\"", 1)
 	d.rewrite(t, f.config(job(hook+renamed)))
 	output := d.must(t, "plan")
 	golden(t, renames+"trigger.txt", warningsOf(t, output))
@@ -158,8 +158,8 @@ func TestTriggersSwapTheirNames(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	swap := func(a, b string) string {
-		return f.config(job(hook + "trigger \"a\" {\n  expression = \"H H * * *\"\n" + a + "}\n" +
-			"trigger \"b\" {\n  expression = \"H H * * *\"\n" + b + "}\n"))
+		return f.config(job(hook + "trigger {\n  name       = \"a\"\n  expression = \"H H * * *\"\n" + a + "}\n" +
+			"trigger {\n  name       = \"b\"\n  expression = \"H H * * *\"\n" + b + "}\n"))
 	}
 	d := f.directory(t, swap("", ""))
 	d.must(t, "apply", "-auto-approve")
@@ -213,7 +213,7 @@ func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	single := func(name, old string) string {
-		return "trigger \"" + name + "\" {\n  expression   = \"0 0 2 * * ?\"\n  renamed_from = \"" + old + "\"\n}\n"
+		return "trigger {\n  name         = \"" + name + "\"\n  expression   = \"0 0 2 * * ?\"\n  renamed_from = \"" + old + "\"\n}\n"
 	}
 	d := f.directory(t, f.config(job(hook+single("a", "t")+single("b", "t"))))
 	golden(t, renames+"twice.txt", errorsOf(d.mustFail(t, []string{"validate"})))
@@ -278,14 +278,15 @@ func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := f.directory(t, f.config(job(hook+"trigger \"old\" {\n  expression = \"0 0 2 * * ?\"\n}\n")))
+	d := f.directory(t, f.config(job(hook+"trigger {\n  name       = \"old\"\n  expression = \"0 0 2 * * ?\"\n}\n")))
 	d.must(t, "apply", "-auto-approve")
 	allow(1)
 	d.rewrite(t, f.config(jobNamed("reports", hook+
-		"trigger \"new\" {\n  expression = \"0 0 2 * * ?\"\n  renamed_from = \"old\"\n}\ntrigger \"more\" { expression = \"@hourly\" }\n")))
+		"trigger {\n  name = \"new\"\n  expression = \"0 0 2 * * ?\"\n  renamed_from = \"old\"\n}\n"+
+		"trigger {\n  name = \"more\"\n  expression = \"@hourly\"\n}\n")))
 	d.mustFail(t, []string{"apply", "-auto-approve"}, "A quota of the app is used up")
 	state := d.must(t, "state", "show", "carillon_job.j")
-	mustSay(t, state, `id = "crm/reports"`, `trigger "new" {`, `renamed_from = "old"`)
+	mustSay(t, state, `id = "crm/reports"`, "trigger {", `name = "new"`, `renamed_from = "old"`)
 	if strings.Contains(state, "more") {
 		t.Errorf("the state has what was refused:\n%s", state)
 	}

@@ -24,12 +24,30 @@ resource "carillon_endpoint_group" "workers" {
   app      = carillon_app.a.name
   name     = "workers"
   strategy = "broadcast"
-  endpoint "e0" { url = "https://e0.example.com" }
-  endpoint "e1" { url = "https://e1.example.com" }
-  endpoint "e2" { url = "https://e2.example.com" }
-  endpoint "e3" { url = "https://e3.example.com" }
-  endpoint "e4" { url = "https://e4.example.com" }
-  endpoint "e5" { url = "https://e5.example.com" }
+  endpoint {
+    name = "e0"
+    url  = "https://e0.example.com"
+  }
+  endpoint {
+    name = "e1"
+    url  = "https://e1.example.com"
+  }
+  endpoint {
+    name = "e2"
+    url  = "https://e2.example.com"
+  }
+  endpoint {
+    name = "e3"
+    url  = "https://e3.example.com"
+  }
+  endpoint {
+    name = "e4"
+    url  = "https://e4.example.com"
+  }
+  endpoint {
+    name = "e5"
+    url  = "https://e5.example.com"
+  }
 }
 resource "carillon_job" "j" {
   app  = carillon_app.a.name

@@ -36,7 +36,8 @@ resource "carillon_job" "heartbeat" {
   payload = jsonencode({ hello = "from Terraform" })
 
   # A job can have many triggers. You choose their names.
-  trigger "often" {
+  trigger {
+    name       = "often"
     expression = var.heartbeat_expression
     timezone   = "UTC"
   }
@@ -54,7 +55,8 @@ resource "carillon_job" "poll" {
     }
   }
 
-  trigger "five_seconds" {
+  trigger {
+    name       = "five_seconds"
     expression = "0/5 * * * * ?"
     timezone   = "UTC"
   }
@@ -71,7 +73,8 @@ resource "carillon_job" "minutely" {
     }
   }
 
-  trigger "each_minute" {
+  trigger {
+    name       = "each_minute"
     expression = "* * * * *"
     timezone   = "Europe/Berlin"
   }
@@ -91,7 +94,8 @@ resource "carillon_job" "once" {
     }
   }
 
-  trigger "once" {
+  trigger {
+    name       = "once"
     expression = "at(${var.one_shot_at})"
   }
 }

@@ -38,7 +38,8 @@ resource "carillon_job" "ring" {
     }
   }
 
-  trigger "second" {
+  trigger {
+    name       = "second"
     expression = "rate(1s)"
   }
 }

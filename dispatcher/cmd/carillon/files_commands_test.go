@@ -31,10 +31,12 @@ resource "carillon_job" "invoices" {
       url = "%s"
     }
   }
-  trigger "often" {
+  trigger {
+    name       = "often"
     expression = "rate(2s)"
   }
-  trigger "yearly" {
+  trigger {
+    name       = "yearly"
     expression = "0 0 8 1 1 ?"
     timezone   = "Europe/Berlin"
   }

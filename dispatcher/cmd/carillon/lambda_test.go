@@ -249,7 +249,8 @@ resource "carillon_job" "adds" {
     }
   }
   payload  = jsonencode({ amounts = [1, 2, 3] })
-  trigger "tick" {
+  trigger {
+    name       = "tick"
     expression = "* * * * * ?"
     timezone   = "UTC"
   }
@@ -268,7 +269,8 @@ resource "carillon_job" "elsewhere" {
       }
     }
   }
-  trigger "tick" {
+  trigger {
+    name       = "tick"
     expression = "0 0 3 * * ?"
     timezone   = "UTC"
   }

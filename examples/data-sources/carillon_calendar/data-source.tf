@@ -14,7 +14,8 @@ resource "carillon_job" "payroll" {
     }
   }
 
-  trigger "monthly" {
+  trigger {
+    name       = "monthly"
     expression = "0 0 8 1 * ?"
     timezone   = "Europe/Berlin"
     calendar   = data.carillon_calendar.holidays.name

@@ -5,7 +5,7 @@ run "both_jobs" {
     report_function_arn = "arn:aws:lambda:eu-central-1:123456789012:function:report"
   }
   assert {
-    condition     = carillon_job.hello.trigger["often"].expression == "rate(10 seconds)" && length(carillon_job.report) == 1
+    condition     = one(carillon_job.hello.trigger).expression == "rate(10 seconds)" && length(carillon_job.report) == 1
     error_message = "A job is missing."
   }
 }

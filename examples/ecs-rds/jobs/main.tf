@@ -45,7 +45,8 @@ resource "carillon_job" "hello" {
     }
   }
 
-  trigger "often" {
+  trigger {
+    name       = "often"
     expression = "rate(10 seconds)"
   }
 }
@@ -62,7 +63,8 @@ resource "carillon_job" "report" {
     }
   }
 
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 2 ? * MON-FRI"
     timezone   = "Europe/Berlin"
   }

@@ -13,7 +13,8 @@ resource "carillon_job" "report" {
     }
   }
 
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = local.report.expression
     dialect    = local.report.dialect
     timezone   = local.report.timezone

@@ -40,7 +40,8 @@ resource "carillon_job" "reminders" {
   # Every hour, at a minute that Carillon picks from the names. Fires while the office is closed
   # become one fire when it opens, at another hour than theirs, which is what is wanted here.
   acknowledge = ["moved_hour"]
-  trigger "hourly" {
+  trigger {
+    name        = "hourly"
     expression  = "H * * * *"
     timezone    = "Europe/Berlin"
     calendar    = carillon_calendar.office_hours.name

@@ -16,15 +16,18 @@ resource "carillon_endpoint_group" "reports" {
   path     = "/jobs"
   strategy = "weighted"
 
-  endpoint "big" {
+  endpoint {
+    name   = "big"
     url    = "https://reports-1.example.com"
     weight = 3
   }
-  endpoint "small" {
-    url = "https://reports-2.example.com"
+  endpoint {
+    name = "small"
+    url  = "https://reports-2.example.com"
   }
   # It is chosen only while both others are away.
-  endpoint "spare" {
+  endpoint {
+    name   = "spare"
     url    = "https://reports-3.example.com"
     backup = true
     labels = { zone = "b" }
@@ -66,7 +69,8 @@ resource "carillon_job" "daily_report" {
     }
   }
 
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 4 * * ?"
   }
 }

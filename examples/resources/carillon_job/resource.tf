@@ -26,19 +26,22 @@ resource "carillon_job" "nightly_report" {
   })
 
   # Quartz: second, minute, hour, day of month, month, day of week.
-  trigger "eu" {
+  trigger {
+    name       = "eu"
     expression = "0 30 2 ? * MON-FRI"
     timezone   = "Europe/Berlin"
   }
   # Unix: minute, hour, day of month, month, day of week. When the clock skips 02:30 in spring,
   # gap = "next" fires the trigger at the end of the gap.
-  trigger "us" {
+  trigger {
+    name       = "us"
     expression = "30 2 * * 1-5"
     timezone   = "America/New_York"
     gap        = "next"
   }
   # An interval during one month, at most 100 times. It is disabled for now.
-  trigger "trial" {
+  trigger {
+    name         = "trial"
     expression   = "rate(15 minutes)"
     start_at     = "2030-03-01T00:00:00+01:00"
     end_at       = "2030-03-31T23:59:59+02:00"

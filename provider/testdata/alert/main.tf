@@ -44,7 +44,8 @@ resource "carillon_alert" "default" {
       }
 
       signing {
-        secret "first" {
+        secret {
+          name      = "first"
           reference = "file:billing/alerts"
         }
       }

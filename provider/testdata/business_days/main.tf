@@ -28,19 +28,22 @@ resource "carillon_job" "run" {
       url = "https://payroll.example.com/run"
     }
   }
-  trigger "invoices" {
+  trigger {
+    name        = "invoices"
     expression  = "0 0 8 1,15 * ?"
     start_at    = "2033-01-01T00:00:00Z"
     calendar    = carillon_calendar.england.name
     on_excluded = "next_day"
   }
-  trigger "mornings" {
+  trigger {
+    name        = "mornings"
     expression  = "0 0 8 * * ?"
     start_at    = "2033-01-01T00:00:00Z"
     calendar    = carillon_calendar.england.name
     on_excluded = "next_day"
   }
-  trigger "payday" {
+  trigger {
+    name        = "payday"
     expression  = "0 0 9 L * ?"
     start_at    = "2033-01-01T00:00:00Z"
     calendar    = carillon_calendar.england.name

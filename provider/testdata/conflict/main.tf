@@ -20,7 +20,8 @@ resource "carillon_job" "nightly" {
       url = "https://crm.example.com/nightly"
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 4 * * ?"
   }
 }
@@ -34,7 +35,8 @@ resource "carillon_job" "weekly" {
       url = "https://crm.example.com/weekly"
     }
   }
-  trigger "weekly" {
+  trigger {
+    name       = "weekly"
     expression = "0 0 8 ? * MON"
   }
 }

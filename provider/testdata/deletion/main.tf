@@ -17,7 +17,8 @@ resource "carillon_job" "nightly" {
       url = "https://crm.example.com/nightly"
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 4 * * ?"
     timezone   = "UTC"
   }
@@ -31,7 +32,8 @@ resource "carillon_job" "report" {
       url = "https://crm.example.com/report"
     }
   }
-  trigger "daily" {
+  trigger {
+    name       = "daily"
     expression = "0 0 8 * * ?"
     start_at   = "2033-01-01T00:00:00Z"
     calendar   = carillon_calendar.weekends.name

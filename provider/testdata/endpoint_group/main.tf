@@ -8,23 +8,27 @@ resource "carillon_endpoint_group" "workers" {
   name     = "workers"
   path     = "/jobs"
   strategy = "weighted"
-  endpoint "a" {
+  endpoint {
+    name   = "a"
     url    = "https://a.example.com"
     weight = 3
     labels = { zone = "a" }
   }
-  endpoint "b" {
+  endpoint {
+    name   = "b"
     url    = "https://b.example.com/base"
     backup = true
   }
-  dns "pods" {
-    name = "pods.example.internal"
-    port = 8080
+  dns {
+    name     = "pods"
+    hostname = "pods.example.internal"
+    port     = 8080
   }
-  dns "others" {
-    name   = "_http._tcp.example.internal"
-    type   = "SRV"
-    labels = { zone = "b" }
+  dns {
+    name     = "others"
+    hostname = "_http._tcp.example.internal"
+    type     = "SRV"
+    labels   = { zone = "b" }
   }
   health_check {
     interval = "30s"
@@ -49,7 +53,8 @@ resource "carillon_job" "nightly" {
       endpoint_concurrency = "queue"
     }
   }
-  trigger "t" {
+  trigger {
+    name       = "t"
     expression = "0 0 2 * * ?"
   }
 }

@@ -3,11 +3,13 @@ resource "carillon_endpoint_group" "workers" {
   name     = "Workers"
   path     = "jobs"
   strategy = "round-robin"
-  endpoint "a" {
+  endpoint {
+    name   = "a"
     url    = "https://a.example.com/?x=1"
     weight = 101
   }
-  endpoint "b" {
+  endpoint {
+    name   = "b"
     url    = "https://{{.Job}}.example.com"
     weight = 0
   }
@@ -15,15 +17,17 @@ resource "carillon_endpoint_group" "workers" {
     alive_path = "healthz"
     timeout    = "0s"
   }
-  dns "a" {
-    name   = "10.0.0.1"
-    scheme = "ftp"
-    weight = 0
+  dns {
+    name     = "a"
+    hostname = "10.0.0.1"
+    scheme   = "ftp"
+    weight   = 0
   }
-  dns "b" {
-    name = "_http._tcp.example.internal"
-    type = "SRV"
-    port = 8080
+  dns {
+    name     = "b"
+    hostname = "_http._tcp.example.internal"
+    type     = "SRV"
+    port     = 8080
   }
   health_check {
     path              = "healthz"

@@ -21,7 +21,8 @@ resource "carillon_job" "load" {
       url = "https://warehouse.example.com/load"
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 0 3 * * ?"
   }
   on_success {

@@ -21,7 +21,8 @@ resource "carillon_job" "close" {
       }
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 4 * * ?"
   }
 }

@@ -17,7 +17,8 @@ resource "carillon_job" "orders" {
       url = "https://${each.key}.example.com/orders"
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 ${local.hour} * * ?"
     start_at   = "2033-01-01T00:00:00Z"
   }

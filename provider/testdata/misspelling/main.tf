@@ -41,7 +41,8 @@ resource "carillon_job" "billing" {
         }
       }
       signing {
-        secret "current" {
+        secret {
+          name  = "current"
           valeu = "x"
         }
       }
@@ -53,7 +54,8 @@ resource "carillon_job" "billing" {
   retry {
     max_attemps = 5
   }
-  trigger "berlin" {
+  trigger {
+    name       = "berlin"
     expression = "0 30 2 * * ?"
     timezon    = "Europe/Berlin"
   }
@@ -62,8 +64,8 @@ resource "carillon_job" "billing" {
   }
   dynamic "trigger" {
     for_each = { a = 1 }
-    labels   = [trigger.key]
     content {
+      name      = trigger.key
       expresion = "0 30 2 * * ?"
     }
   }
@@ -83,11 +85,12 @@ resource "carillon_job" "report" {
       }
     }
   }
-  # A name that is given twice is refused, too, and so is what no longer is an attribute.
+  # A label is refused, too, and so is a missing name, and what no longer is an attribute.
   trigger "monthly" {
+    name       = "monthly"
     expression = "0 0 6 1 * ?"
   }
-  trigger "monthly" {
+  trigger {
     expression = "0 0 6 2 * ?"
   }
   triggers = {

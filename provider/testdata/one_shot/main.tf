@@ -12,13 +12,16 @@ resource "carillon_job" "migration" {
       url = "https://example.com/migrate"
     }
   }
-  trigger "local" {
+  trigger {
+    name       = "local"
     expression = "at(2099-05-01T10:00:00)"
   }
-  trigger "past" {
+  trigger {
+    name       = "past"
     expression = "at(2020-05-01T10:00:00Z)"
   }
-  trigger "utc" {
+  trigger {
+    name       = "utc"
     expression = "at(2099-05-01T10:00:00Z)"
   }
 }

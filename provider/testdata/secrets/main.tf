@@ -20,11 +20,13 @@ resource "carillon_job" "nightly" {
     webhook {
       url = "https://crm.example.com/nightly"
       signing {
-        secret "current" {
+        secret {
+          name          = "current"
           value         = var.signing
           value_version = 1
         }
-        secret "next" {
+        secret {
+          name      = "next"
           reference = "env:SECRET_CRM_NEXT"
         }
       }
@@ -38,7 +40,8 @@ resource "carillon_job" "nightly" {
       }
     }
   }
-  trigger "nightly" {
+  trigger {
+    name       = "nightly"
     expression = "0 30 4 * * ?"
   }
 }

@@ -56,10 +56,12 @@ resource "carillon_job" "nightly" {
         }
       }
       signing {
-        secret "current" {
+        secret {
+          name      = "current"
           reference = "env:SECRET_CRM_HMAC"
         }
-        secret "next" {
+        secret {
+          name      = "next"
           reference = "file:crm/next"
         }
       }
@@ -68,13 +70,15 @@ resource "carillon_job" "nightly" {
       }
     }
   }
-  trigger "berlin" {
+  trigger {
+    name          = "berlin"
     expression    = "0 30 4 ? * MON-FRI"
     timezone      = "Europe/Berlin"
     calendar      = carillon_calendar.holidays.name
     misfire_after = "5m"
   }
-  trigger "often" {
+  trigger {
+    name       = "often"
     expression = "rate(5m)"
   }
 }
@@ -87,7 +91,8 @@ resource "carillon_job" "plain" {
       function = "report"
     }
   }
-  trigger "daily" {
+  trigger {
+    name       = "daily"
     expression = "0 0 2 * * ?"
     timezone   = "UTC"
   }

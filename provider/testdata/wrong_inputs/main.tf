@@ -19,7 +19,8 @@ resource "carillon_job" "j" {
         "Content-Length" = "1"
       }
       signing {
-        secret "a" {
+        secret {
+          name      = "a"
           reference = "nope"
         }
       }
@@ -36,11 +37,13 @@ resource "carillon_job" "j" {
     base         = "30"
     delays       = ["1s", "1"]
   }
-  trigger "t" {
+  trigger {
+    name       = "t"
     expression = "0 0 2 * * *"
     timezone   = "CEST"
   }
-  trigger "u" {
+  trigger {
+    name           = "u"
     expression     = "@daily"
     misfire_policy = "fire-once"
   }
