@@ -58,8 +58,8 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(withDefaults(someDefaults)),
 			ConfigPlanChecks: planned(
-				expect("concurrency_policy").planned("forbid"), expect("trigger", "t", "timezone").planned("Europe/Berlin"),
-				expect("trigger", "t", "misfire_policy").planned("skip"),
+				expect("concurrency_policy").planned("forbid"), expect("trigger", "0", "timezone").planned("Europe/Berlin"),
+				expect("trigger", "0", "misfire_policy").planned("skip"),
 			),
 			Check: f.stores(t, func(j dispatcher.Job) bool {
 				return j.Retry.MaxAttempts == 5 && len(j.Retry.Delays) == 2 && j.ConcurrencyPolicy == run.ConcurrencyForbid &&
@@ -77,7 +77,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 			`)),
 			ConfigPlanChecks: planned(
 				action(plancheck.ResourceActionUpdate), expect("concurrency_policy").planned("allow"),
-				expect("trigger", "t", "timezone").planned("UTC"),
+				expect("trigger", "0", "timezone").planned("UTC"),
 			),
 			Check: f.stores(t, func(j dispatcher.Job) bool {
 				return j.Retry.MaxAttempts == 2 && j.ConcurrencyPolicy == run.ConcurrencyAllow &&

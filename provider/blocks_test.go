@@ -2,6 +2,8 @@ package provider_test
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,9 +105,20 @@ func TestTriggersComeFromAMap(t *testing.T) {
 		t.Fatalf("job = %+v, %v", stored, err)
 	}
 
-	// With one trigger fewer, the plan shows the removed block with its name.
-	d.rewrite(t, f.config(dynamic(`{ a = { expression = "@daily" } }`)))
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "- trigger {", `- name = "b" -> null`, "1 changed")
+	// A change shows the attribute that changed, also if the order is another one and a trigger is new.
+	const changed = `{ "0" = { expression = "@hourly" }, a = { expression = "@weekly" }, b = { expression = "0 30 2 * * ?", timezone = "Europe/Berlin" } }`
+	d.rewrite(t, f.config(dynamic(changed)))
+	output := d.must(t, "apply", "-auto-approve")
+	mustSay(t, output, `~ expression      = "@daily" -> "@weekly"`, `+ name            = "0"`, "1 changed")
+	shown, _, _ := strings.Cut(output, "\nPlan: ")
+	if strings.Contains(shown, "-> null") || strings.Contains(shown, "Europe/Berlin") || strings.Count(shown, "~ expression") != 1 {
+		t.Errorf("the plan shows more than what changes:\n%s", output)
+	}
+	mustChangeNothing(t, d)
+
+	// With triggers removed, the plan shows the removed blocks with their names.
+	d.rewrite(t, f.config(dynamic(`{ a = { expression = "@weekly" } }`)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "- trigger {", `- name            = "b" -> null`, "1 changed")
 	mustChangeNothing(t, d)
 
 	// The contents of the triggers may be known only at apply, and so may their names.
@@ -121,6 +134,33 @@ func TestTriggersComeFromAMap(t *testing.T) {
 	d.rewrite(t, f.config(again+dynamic("terraform_data.again.output")))
 	d.must(t, "apply", "-auto-approve")
 	mustChangeNothing(t, d)
+}
+
+// A story: triggers from variables, each.value, a file and modules of three levels, as a platform team writes them.
+func TestStoryModulesMakeJobsWithTriggers(t *testing.T) {
+	need.Step(t, "terraform")
+	t.Parallel()
+	story(t, func(t *testing.T, f *fixture) {
+		d := f.directory(t, providerBlock(""))
+		if err := os.CopyFS(d.path, os.DirFS("testdata/modules")); err != nil {
+			t.Fatal(err)
+		}
+		d.must(t, "get")
+		mustSay(t, d.must(t, "validate"), "The configuration is valid")
+		mustSay(t, d.must(t, "apply", "-auto-approve"), "9 added, 0 changed, 0 destroyed")
+		mustChangeNothing(t, d)
+		for name, want := range map[string]string{
+			"variable": "x y", "each-billing": "hourly nightly", "each-idle": "", "literal": "a b", "sales-reports": "monthly",
+		} {
+			job, err := f.outside.Job(t.Context(), "crm", name)
+			if got := strings.Join(slices.Sorted(maps.Keys(job.Triggers)), " "); err != nil || got != want {
+				t.Errorf("job %s has the triggers %q, %v, want %q", name, got, err, want)
+			}
+		}
+		write(t, filepath.Join(d.path, "terraform.tfvars"), `schedules = { y = "0 0 12 * * ?", x = "@daily", z = "@hourly" }`)
+		mustSay(t, d.must(t, "apply", "-auto-approve"), `+ name            = "z"`, "0 added, 1 changed, 0 destroyed")
+		mustChangeNothing(t, d)
+	})
 }
 
 // mustChangeNothing fails the test unless the plan is empty.

@@ -95,7 +95,7 @@ func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	f := newFixture(t)
 	follows := func(name string) resource.TestCheckFunc {
 		return resource.ComposeTestCheckFunc(
-			resource.TestCheckResourceAttr("carillon_job.j", "trigger.t.calendar", name),
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.0.calendar", name),
 			resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/"+name),
 		)
 	}
@@ -192,7 +192,7 @@ func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 			Config:           config,
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("trigger", "t", "calendar").stored("holidays"), expect("trigger", "t", "jitter").stored("0s"),
+				expect("trigger", "0", "calendar").stored("holidays"), expect("trigger", "0", "jitter").stored("0s"),
 			},
 		},
 	)

@@ -96,6 +96,16 @@ func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
 	f := newFixture(t)
 	const triggers = `
   trigger {
+    name         = "delayed"
+    expression   = "delay(1h)"
+    repeat_count = 3
+  }
+  trigger {
+    name       = "drifts"
+    expression = "every 1 day"
+    drift_hour = true
+  }
+  trigger {
     name       = "hashed"
     expression = "H H * * *"
     jitter     = "90s"
@@ -113,26 +123,16 @@ func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
     on_excluded = "skip"
     jitter      = "0s"
   }
-  trigger {
-    name       = "drifts"
-    expression = "every 1 day"
-    drift_hour = true
-  }
-  trigger {
-    name         = "delayed"
-    expression   = "delay(1h)"
-    repeat_count = 3
-  }
 `
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook+triggers) + calendar("")), Check: resource.ComposeTestCheckFunc(
-			resource.TestCheckResourceAttr("carillon_job.j", "trigger.hashed.jitter", "90s"),
-			resource.TestCheckResourceAttr("carillon_job.j", "trigger.delayed.drift_hour", "false"),
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.2.jitter", "90s"),
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.0.drift_hour", "false"),
 			resource.TestCheckResourceAttr("carillon_job.j", "next_fire_times.%", "5"),
 		)},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			ImportStateVerifyIgnore: []string{"trigger.hashed.jitter"}, // 1m30s is equivalent
+			ImportStateVerifyIgnore: []string{"trigger.2.jitter"}, // 1m30s is equivalent
 		},
 	)
 }

@@ -217,8 +217,8 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 		unknown := strings.ReplaceAll(job(attributes), `"nightly"`, "later.name")
 		return f.config(values + strings.ReplaceAll(unknown, "later.", "terraform_data."+later+".output.") + calendar(""))
 	}
-	dialect := func(trigger string) tfjsonpath.Path {
-		return tfjsonpath.New("trigger").AtMapKey(trigger).AtMapKey("dialect")
+	dialect := func(trigger int) tfjsonpath.Path {
+		return tfjsonpath.New("trigger").AtSliceIndex(trigger).AtMapKey("dialect")
 	}
 	var applied bool
 	f.run(t,
@@ -248,13 +248,13 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 			depends_on = [carillon_calendar.c]`),
 			ConfigPlanChecks: planned(
 				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("id")),
-				plancheck.ExpectUnknownValue("carillon_job.j", dialect("hashed")),
-				plancheck.ExpectUnknownValue("carillon_job.j", dialect("careful")),
-				expect("trigger", "plain", "dialect").planned("unix"),
+				plancheck.ExpectUnknownValue("carillon_job.j", dialect(0)),
+				plancheck.ExpectUnknownValue("carillon_job.j", dialect(2)),
+				expect("trigger", "1", "dialect").planned("unix"),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("id").stored("crm/nightly"), expect("trigger", "hashed", "dialect").stored("unix"),
-				expect("trigger", "careful", "calendar").stored("holidays"), expect("trigger", "careful", "jitter").stored("5m"),
+				expect("id").stored("crm/nightly"), expect("trigger", "0", "dialect").stored("unix"),
+				expect("trigger", "2", "calendar").stored("holidays"), expect("trigger", "2", "jitter").stored("5m"),
 			},
 		},
 		resource.TestStep{

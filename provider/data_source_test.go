@@ -138,7 +138,7 @@ func TestDataSourceOfAJobHasAllAttributesOfItsResource(t *testing.T) {
 	t.Parallel()
 	elsewhere := map[string]string{
 		"id": "app and name", "labels_all": "labels are all labels", "trigger": "triggers", "next_fire_times": "next_fire_time of each trigger",
-		"trigger.renamed_from": "the configuration's alone",
+		"trigger.renamed_from": "the configuration's alone", "trigger.name": "the key of triggers",
 	}
 	all := schemas(t)
 	read := map[string]argument{}

@@ -118,6 +118,9 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	reportProblems(diags, d.missingSecrets(&e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)
 	shown := change.plan.With("revision", change.state["revision"])
+	if shown["id"] != nil {
+		shown["id"] = plannedID(shown.Text("app"), shown.Text("name"))
+	}
 	changes := change.isNew || !shown.Equal(change.state) // another spelling is no change
 	if changes {
 		shown["revision"] = types.Int64Unknown()
@@ -354,7 +357,7 @@ func definitionRows[P any](kind string, of func(P) *named) binding.RowPart {
 	const id = "The import id, `app/%s`."
 	return binding.Within(of,
 		binding.Shown("id", func(n *named) string { return *n.app + "/" + *n.name }, binding.Computed, fmt.Sprintf(id, kind),
-			binding.Modified(planImportID{}), binding.Data(fmt.Sprintf(id, kind))),
+			binding.Data(fmt.Sprintf(id, kind))),
 		appRow(kind, func(n *named) *string { return n.app }),
 		nameRow(kind, func(n *named) *string { return n.name }),
 		descriptionRow(func(n *named) *string { return n.description }),

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -52,108 +51,32 @@ type change struct {
 	isNew               bool // the state has no such resource
 }
 
-// definitionResource implements the resource of a kind for Terraform's framework. Its methods
-// convert the framework's values, and leave the rest to the kind.
+// kinds are all kinds of resources.
+var kinds = []func(*connection) kind{
+	apps, calendars, groups, alerts, func(c *connection) kind { return jobs(c) },
+}
+
+// definitionResource is a kind for the framework, which only needs its schema and the form of its import ids: server
+// serves all other requests.
 type definitionResource struct {
-	conn *connection
-	of   func(*connection) kind
+	resource.Resource // nil
+	heading
 }
 
-var (
-	_ resource.ResourceWithConfigure      = (*definitionResource)(nil)
-	_ resource.ResourceWithImportState    = (*definitionResource)(nil)
-	_ resource.ResourceWithModifyPlan     = (*definitionResource)(nil)
-	_ resource.ResourceWithValidateConfig = (*definitionResource)(nil)
-)
+var _ resource.ResourceWithImportState = definitionResource{}
 
-// resourceOf returns a function that creates the resource of a kind, as the framework needs it.
-func resourceOf(of func(*connection) kind) func() resource.Resource {
-	return func() resource.Resource { return &definitionResource{of: of} }
+func (r definitionResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = binding.ResourceType(r.kind)
 }
 
-func (r *definitionResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = binding.ResourceType(r.of(nil).about().kind)
+func (r definitionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = r.schema()
 }
 
-func (r *definitionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	resp.Schema = r.of(nil).about().schema()
-}
-
-func (r *definitionResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
-	r.conn = configured(req.ProviderData)
-}
-
-func (r *definitionResource) ImportState(
+func (r definitionResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	r.of(nil).about().importState(ctx, req, resp)
-}
-
-// ValidateConfig adds no warnings, because Terraform validates each resource several times, and
-// before it knows the values of for_each.
-func (r *definitionResource) ValidateConfig(
-	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
-) {
-	var config binding.Values
-	if got(&resp.Diagnostics, read(ctx, req.Config, &config)) {
-		r.of(r.conn).validate(ctx, &resp.Diagnostics, config)
-	}
-}
-
-func (r *definitionResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
-	if req.Plan.Raw.IsNull() {
-		return // a destroy
-	}
-	change := change{isNew: req.State.Raw.IsNull()}
-	ok := got(&resp.Diagnostics, read(ctx, req.Config, &change.config), read(ctx, req.Plan, &change.plan))
-	if !change.isNew {
-		ok = got(&resp.Diagnostics, read(ctx, req.State, &change.state)) && ok
-	}
-	if ok {
-		planned := r.of(r.conn).planned(ctx, &resp.Diagnostics, change)
-		resp.Diagnostics.Append(resp.Plan.Set(ctx, objectOf(planned))...)
-	}
-}
-
-func (r *definitionResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	change := change{isNew: true}
-	// A plan contains no write-only values.
-	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config)) {
-		return
-	}
-	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, objectOf(model))...)
-	}
-}
-
-func (r *definitionResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state binding.Values
-	if !got(&resp.Diagnostics, read(ctx, req.State, &state)) {
-		return
-	}
-	model, found := r.of(r.conn).read(ctx, &resp.Diagnostics, state)
-	if !found && !resp.Diagnostics.HasError() {
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	setState(ctx, &resp.State, &resp.Diagnostics, model)
-}
-
-func (r *definitionResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var change change
-	if !got(&resp.Diagnostics, read(ctx, req.Plan, &change.plan), read(ctx, req.Config, &change.config), read(ctx, req.State, &change.state)) {
-		return
-	}
-	if model, done := r.of(r.conn).written(ctx, &resp.Diagnostics, change); done {
-		resp.Diagnostics.Append(resp.State.Set(ctx, objectOf(model))...)
-	}
-}
-
-func (r *definitionResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state binding.Values
-	if got(&resp.Diagnostics, read(ctx, req.State, &state)) {
-		r.of(r.conn).deleted(ctx, &resp.Diagnostics, state)
-	}
+	r.importState(ctx, req, resp)
 }
 
 // got adds the problems of reading values, and reports whether the values can be used.
@@ -210,20 +133,4 @@ func plannedID(app, name types.String) types.String {
 		return types.StringUnknown()
 	}
 	return types.StringValue(importID(app, name))
-}
-
-// planImportID plans the id of a resource whose ModifyPlan does not.
-type planImportID struct{}
-
-func (planImportID) Description(context.Context) string { return "The id consists of app and name." }
-
-func (m planImportID) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
-
-func (planImportID) PlanModifyString(
-	ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse,
-) {
-	var app, name types.String
-	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("app"), &app)...)
-	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("name"), &name)...)
-	resp.PlanValue = plannedID(app, name)
 }

@@ -5,15 +5,19 @@
 //
 // Each kind of definition is a row: the struct definition with its requests, its plan checks, and the rows of
 // its attributes, from which package binding makes the schema, the object of the domain and the values of
-// Terraform. definition.go plans, reads, writes and deletes with such a row, and definition_resource.go has
-// the methods that Terraform's framework calls. Jobs replace some of these steps; the files job_*.go and
-// target.go hold their parts.
+// Terraform. definition.go plans, reads, writes and deletes with such a row, and server.go serves Terraform's
+// requests with it. Jobs replace some of these steps; the files job_*.go and target.go hold their parts.
 //
 // # Blocks
 //
-// The resources declare nested attributes, but Terraform gets blocks: server.go rewrites the schema on its
-// way out. docs/why/blocks.md says why. Hence an optional nested attribute has no default and is not
-// computed, because a plan cannot add a block; its state is null while it is left out.
+// All that a user writes inside a resource is in blocks, because Terraform drops names that it does not know from
+// an attribute that holds an object, without a message (hashicorp/terraform#33570); in a block it names their line.
+// A plan cannot add a block that the configuration leaves out. So an optional one has no default and is not
+// computed, and its state is null while it is left out and the API holds its defaults.
+//
+// Blocks of which there are many have a name and no label: a label must be known when Terraform validates, which
+// shuts out variables, each.value and modules. For Terraform they are a list, which it compares by position. Their
+// order has no meaning, so package protocol keeps them as a map, and each in the place that the state has for it.
 //
 // # One source of truth
 //

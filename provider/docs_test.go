@@ -109,7 +109,6 @@ func argumentsOf(block *tfprotov6.SchemaBlock) []argument {
 			kind: map[tfprotov6.SchemaNestedBlockNestingMode]string{
 				tfprotov6.SchemaNestedBlockNestingModeSingle: "block",
 				tfprotov6.SchemaNestedBlockNestingModeList:   "any number of blocks",
-				tfprotov6.SchemaNestedBlockNestingModeMap:    "any number of blocks with a label",
 			}[b.Nesting],
 			required: b.MinItems > 0, optional: b.MinItems == 0,
 		})

@@ -71,10 +71,11 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 	binding.Block("registration", binding.Nested(func(g *target.EndpointGroup) **target.Registration { return &g.Registration },
 		registrationRows), binding.Optional, "Lets endpoints register themselves, with a token of the scope `register`. Default: none may "+
 		"register."),
-	binding.Labelled("dns", binding.Nested(func(g *target.EndpointGroup) *map[string]target.DNSMembers { return &g.DNS }, dnsRows),
-		binding.Optional, fmt.Sprintf("A name of DNS, each address or service of which is an endpoint; its label is a name of its own "+
-			"(%s). Each node asks for it again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, "+
-			"which stand for %d endpoints together. Default: none.", nameRule, target.MaxDNSMembers, target.MaxEndpoints)),
+	binding.Named("dns", binding.Nested(func(g *target.EndpointGroup) *map[string]target.DNSMembers { return &g.DNS }, dnsRows),
+		binding.Optional, fmt.Sprintf("A name of DNS, each address or service of which is an endpoint. Each node asks for it "+
+			"again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, which stand for %d "+
+			"endpoints together. Default: none.", target.MaxDNSMembers, target.MaxEndpoints),
+		"Name of the block, unique within the group: "+nameRule+"."),
 	binding.Block("health_check", binding.Nested(func(g *target.EndpointGroup) **target.HealthCheck { return &g.HealthCheck },
 		healthCheckRows), binding.Optional, "Checks the endpoints of the group. Each node that used the group in the last 5 minutes checks "+
 		"them for itself, and sends nothing to those that are down. Default: nobody checks."),
@@ -82,10 +83,10 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 		"How many failures in a row eject an endpoint, up to `%d`: responses of 5xx, connections that break, and timeouts. A node "+
 			"tries an ejected endpoint after all others for some time. `0` means never.", target.MaxEjectAfter),
 		binding.Advice(input.CodeCountRange, "give a whole number, or 0 for never")),
-	binding.Labelled("endpoint", binding.Nested(func(g *target.EndpointGroup) *map[string]target.StaticEndpoint { return &g.Endpoints },
-		endpointRows), binding.Optional, fmt.Sprintf("An endpoint; its label is its id (%s). A group has at most %d, together with those "+
-		"that registered themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, target.MaxEndpoints),
-		binding.Token("endpoints")),
+	binding.Named("endpoint", binding.Nested(func(g *target.EndpointGroup) *map[string]target.StaticEndpoint { return &g.Endpoints },
+		endpointRows), binding.Optional, fmt.Sprintf("An endpoint. A group has at most %d, together with those that registered themselves. "+
+		"Default: none, so endpoints have to register or to come from DNS.", target.MaxEndpoints),
+		"Id of the endpoint, unique within the group: "+nameRule+".", binding.Token("endpoints")),
 )
 
 var probeRows = binding.Of(func() *target.Probe { return &binding.Fresh[target.EndpointGroup]().Probe },
@@ -122,14 +123,14 @@ var registrationRows = binding.Of(binding.Fresh[target.Registration],
 )
 
 var dnsRows = binding.Of(binding.Fresh[target.DNSMembers],
-	binding.Text("name", func(d *target.DNSMembers) *string { return &d.Name }, binding.Required, "Name to ask for, such as "+
+	binding.Text("hostname", func(d *target.DNSMembers) *string { return &d.Hostname }, binding.Required, "Name to ask for, such as "+
 		"`workers.internal`: absolute, in lower case, without a dot at its end."),
 	binding.Text("type", func(d *target.DNSMembers) *target.DNSType { return &d.Type }, binding.Default, "Type of its records: "+
 		either(target.DNSTypes)+".", binding.Decides("port", "weight", "backup")),
 	countRow("port", func(d *target.DNSMembers) *int { return &d.Port }, binding.Optional, "Port of each address, `1` to `65535`. "+
 		"Required unless `type` is `SRV`, whose records have their own. Default: none."),
 	binding.Text("scheme", func(d *target.DNSMembers) *string { return &d.Scheme }, binding.Default,
-		"`http` or `https`. Certificates must have `name`, or the `server_name` of the group; those of services the name of their "+
+		"`http` or `https`. Certificates must have `hostname`, or the `server_name` of the group; those of services the name of their "+
 			"target."),
 	countRow("weight", func(d *target.DNSMembers) *int { return &d.Weight }, binding.Default, fmt.Sprintf("Weight of each address, "+
 		"as that of an `endpoint`, `1` to `%d`. Records of type `SRV` have their own.", target.MaxEndpointWeight)),

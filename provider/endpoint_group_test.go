@@ -30,7 +30,7 @@ func TestWrongEndpointGroupsAreReportedAtTheirLines(t *testing.T) {
 	d := (&fixture{}).directory(t, contents(t, groupDir+"wrong.tf"), providerBlock(""))
 	golden(t, groupDir+"wrong.txt", d.mustFail(t, []string{"validate"}))
 	d.rewrite(t, strings.Replace(contents(t, groupDir+"main.tf"), "expire_after", "expires_after", 1))
-	d.mustFail(t, []string{"validate"}, "line 35", `Did you mean "expire_after"?`)
+	d.mustFail(t, []string{"validate"}, "line 39", `Did you mean "expire_after"?`)
 }
 
 // A story: one apply creates a group and a job on it, which are read back unchanged and imported.

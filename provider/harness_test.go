@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -218,7 +219,11 @@ type attribute tfjsonpath.Path
 func expect(first string, more ...string) attribute {
 	path := tfjsonpath.New(first)
 	for _, step := range more {
-		path = path.AtMapKey(step)
+		if i, err := strconv.Atoi(step); err == nil {
+			path = path.AtSliceIndex(i)
+		} else {
+			path = path.AtMapKey(step)
+		}
 	}
 	return attribute(path)
 }

@@ -107,11 +107,11 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		binding.Optional, "How many of the fires of the job are to begin in time over 28 days. `carillon objective show` and the data "+
 			"source `carillon_job` tell how it does. Default: none."),
 	binding.Later("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
-	binding.Labelled("trigger", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
-		binding.Optional, "A schedule of the job; its label is its name ("+nameRule+"). A job has at most 100. Default: none, so the "+
-			"job runs only manually.", binding.Token("triggers")),
-	binding.Labelled("triggers", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
-		binding.InData, "The triggers by name."),
+	binding.Named("trigger", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
+		binding.Optional, "A schedule of the job. A job has at most 100, in any order. Default: none, so the job runs only manually.",
+		"Name of the trigger, unique within the job: "+nameRule+".", binding.Token("triggers")),
+	binding.Named("triggers", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
+		binding.InData, "The triggers by name.", "Name."),
 	binding.Text("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, binding.Computed,
 		"Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` "+
 			"(nothing is scheduled). As of the latest change of the job; it does not follow what passes with time.", binding.Data(
@@ -276,7 +276,7 @@ var triggerRows = binding.Of(binding.Fresh[dispatcher.Trigger],
 			"so nothing would be caught up; for that, set misfire_policy to skip"), binding.Data("How old a misfire may be to be caught up.")),
 	binding.Bool("enabled", func(t *dispatcher.Trigger) *bool { return &t.Enabled }, binding.Default, "Whether the trigger fires; "+
 		"see `enabled` of the job.", binding.Data("Whether it fires.")),
-	binding.Kept("renamed_from", "The former name of the trigger, so that another label renames it. It keeps its history, pause, "+
+	binding.Kept("renamed_from", "The former name of the trigger, so that another `name` renames it. It keeps its history, pause, "+
 		"fire times and event ids; without, it would be another trigger. Once it is renamed, the attribute has no effect: to remove "+
 		"it changes the state, and nothing on the server. Two triggers can swap their names. Default: none."),
 	binding.Text("state", func(t *dispatcher.Trigger) *dispatcher.TriggerState { return &t.State }, binding.InData,

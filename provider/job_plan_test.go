@@ -152,10 +152,10 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 					repeat_count = terraform_data.later.output.n
 				}`)),
 			ConfigPlanChecks: planned(
-				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("trigger").AtMapKey("t").AtMapKey("dialect")),
+				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("trigger").AtSliceIndex(0).AtMapKey("dialect")),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("trigger", "t", "dialect").stored("quartz"), expect("trigger", "u", "dialect").stored("unix"),
+				expect("trigger", "0", "dialect").stored("quartz"), expect("trigger", "1", "dialect").stored("unix"),
 			},
 		},
 		// Unknown values turn out to be invalid.

@@ -91,13 +91,13 @@ const fullJob = `
     expression = "rate(5 minutes)"
   }
   trigger {
+    name       = "once"
+    expression = "at(2099-01-01T00:00:00Z)"
+  }
+  trigger {
     name       = "unix"
     expression = "*/5 * * * *"
     enabled    = false
-  }
-  trigger {
-    name       = "once"
-    expression = "at(2099-01-01T00:00:00Z)"
   }
 `
 
@@ -109,17 +109,17 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 			Config: f.config(job(fullJob)),
 			ConfigPlanChecks: planned(
 				// The plan shows the values that the API will resolve.
-				expect("trigger", "interval", "dialect").planned("interval"),
-				expect("trigger", "unix", "timezone").planned("UTC"),
+				expect("trigger", "1", "dialect").planned("interval"),
+				expect("trigger", "3", "timezone").planned("UTC"),
 				expect("id").planned("crm/nightly"),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
 				expect("state").stored("EXECUTING"),
 				expect("next_fire_times", "once").stored("2099-01-01T00:00:00Z"),
-				expect("trigger", "cron", "start_at").stored("2030-03-01T00:00:00+01:00"),
-				expect("trigger", "cron", "misfire_after").stored("2h0m"),
-				expect("trigger", "cron", "misfire_policy").stored("fire_all"),
-				expect("trigger", "cron", "catch_up_window").stored("48h"),
+				expect("trigger", "0", "start_at").stored("2030-03-01T00:00:00+01:00"),
+				expect("trigger", "0", "misfire_after").stored("2h0m"),
+				expect("trigger", "0", "misfire_policy").stored("fire_all"),
+				expect("trigger", "0", "catch_up_window").stored("48h"),
 			},
 		},
 		resource.TestStep{
@@ -127,7 +127,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 			// The API returns these in an equivalent spelling; TestImportedJobGivesAnEmptyPlan covers them.
 			ImportStateVerifyIgnore: []string{
 				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2",
-				"trigger.cron.misfire_after", "trigger.cron.start_at",
+				"trigger.0.misfire_after", "trigger.0.start_at",
 			},
 		},
 	)
@@ -169,7 +169,7 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 			}`)),
 			ConfigPlanChecks: planned(
 				action(plancheck.ResourceActionUpdate),
-				expect("trigger", "t", "dialect").planned("unix"),
+				expect("trigger", "0", "dialect").planned("unix"),
 				expect("id").planned("crm/nightly"),
 				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("next_fire_times")),
 			),

@@ -361,8 +361,8 @@ func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) 
 	config.WriteString(f.config(""))
 	for i, name := range names {
 		fmt.Fprintf(&config, "resource %q \"row_%d\" {\n%s\n", resource, i, bad[name].attributes)
-		for _, attribute := range []string{"app", "name"} {
-			if !regexp.MustCompile(`(?m)^\s*` + attribute + ` =`).MatchString(bad[name].attributes) {
+		for attribute, given := range map[string]string{"app": `(?m)^\s*app =`, "name": `(?m)^name =`} { // blocks have names, too
+			if !regexp.MustCompile(given).MatchString(bad[name].attributes) {
 				fmt.Fprintf(&config, "%s = \"ok\"\n", attribute)
 			}
 		}

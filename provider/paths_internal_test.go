@@ -44,20 +44,26 @@ func checkPaths(t *testing.T, tokens map[string]string, pointer string, attribut
 		switch a := a.(type) {
 		case schema.SingleNestedAttribute:
 			checkPaths(t, tokens, pointer, a.Attributes)
-		case schema.MapNestedAttribute:
-			checkPaths(t, tokens, pointer+"/0", a.NestedObject.Attributes)
 		case schema.ListNestedAttribute:
 			checkPaths(t, tokens, pointer+"/0", a.NestedObject.Attributes)
 		}
 		steps := paths().Of(pointer + "/0").Steps()
 		step := steps[len(steps)-1]
-		switch a.(type) {
-		case schema.MapAttribute, schema.MapNestedAttribute:
+		switch nested := a.(type) {
+		case schema.MapAttribute:
 			if !step.Equal(path.PathStepElementKeyString("0")) {
 				t.Errorf("%s/0 ends with %s, want a key", pointer, step)
 			}
-		case schema.ListAttribute, schema.ListNestedAttribute:
+		case schema.ListAttribute:
 			if !step.Equal(path.PathStepElementKeyInt(0)) {
+				t.Errorf("%s/0 ends with %s, want an index", pointer, step)
+			}
+		case schema.ListNestedAttribute: // a block with a name has that as its key
+			var key path.PathStep = path.PathStepElementKeyInt(0)
+			if nested.NestedObject.Attributes["name"] != nil {
+				key = path.PathStepElementKeyString("0")
+			}
+			if !step.Equal(key) {
 				t.Errorf("%s/0 ends with %s, want an index", pointer, step)
 			}
 		}

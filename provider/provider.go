@@ -127,10 +127,11 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 }
 
 func (p *carillonProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{
-		resourceOf(apps), resourceOf(calendars), resourceOf(groups), resourceOf(alerts),
-		resourceOf(func(c *connection) kind { return jobs(c) }),
+	var all []func() resource.Resource
+	for _, of := range kinds {
+		all = append(all, func() resource.Resource { return definitionResource{heading: of(nil).about()} })
 	}
+	return all
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/provider/binding"
 	"github.com/carillon-dev/carillon/provider/plan"
+	"github.com/carillon-dev/carillon/provider/protocol"
 )
 
 func TestAttributePathFollowsJSONPointer(t *testing.T) {
@@ -219,4 +220,15 @@ func textIn(t *testing.T, all *binding.Rows, name, text string) attr.Value {
 		t.Fatal(diags)
 	}
 	return value
+}
+
+// If a table lacks something of a schema, resources would be planned differently than the schema says.
+func TestTablesSupportTheWholeSchemas(t *testing.T) {
+	t.Parallel()
+	for _, of := range kinds {
+		about := of(nil).about()
+		for _, name := range protocol.Of(t.Context(), about.schema()).Unclear {
+			t.Errorf("%s: %s has a default, validator or plan modifier that the table does not hold", about.kind, name)
+		}
+	}
 }

@@ -2,83 +2,193 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
+	"github.com/carillon-dev/carillon/provider/binding"
 	"github.com/carillon-dev/carillon/provider/protocol"
 )
 
-// server is the framework's server, but its resources have blocks in place of nested attributes.
-// Terraform silently drops a misspelled name in an object; in a block it reports the line and the
-// nearest name. The framework itself does not support blocks with a label, such as trigger
-// "nightly" {}, though the protocol does. Both forms have the same type, so the values that
-// Terraform and the framework exchange stay as they are.
+// server is the framework's server for all but resources. It serves the requests about resources itself, with a table
+// of the attributes of each: a configuration may have thousands of jobs, and the framework looks up the schema for each
+// attribute at each of several walks through a request. Besides, the framework knows neither required blocks nor blocks
+// with names, whose order has no meaning.
 type server struct {
 	tfprotov6.ProviderServer
-	provider *carillonProvider
-	jobs     jobServer
+	provider  *carillonProvider
+	resources map[string]served // by their type
+}
+
+// served is a kind of resource.
+type served struct {
+	protocol.Table
+	of func(*connection) kind
 }
 
 // NewServer returns the server of the provider. version becomes part of the user agent.
 func NewServer(ctx context.Context, version string) tfprotov6.ProviderServer {
 	p := &carillonProvider{version: version}
-	return server{providerserver.NewProtocol6(p)(), p, newJobServer(ctx)}
+	s := server{providerserver.NewProtocol6(p)(), p, map[string]served{}}
+	for _, of := range kinds {
+		about := of(nil).about()
+		s.resources[binding.ResourceType(about.kind)] = served{protocol.Of(ctx, about.schema()), of}
+	}
+	return s
 }
 
-// The methods up to ReadResource pass requests that jobServer does not serve to the framework.
+// kindOf returns the kind of a resource, with the connection of the provider.
+func (s server) kindOf(name string) (served, kind, error) {
+	r, known := s.resources[name]
+	if !known {
+		return r, nil, fmt.Errorf("there is no resource type %s", name)
+	}
+	conn := s.provider.conn
+	if conn == nil { // as during validation
+		conn = unconfigured()
+	}
+	return r, r.of(conn), nil
+}
 
-// UpgradeResourceState converts a state to the current schema.
+// UpgradeResourceState returns the stored state. Terraform has removed attributes that the schema no longer has, and
+// takes missing ones for null.
 func (s server) UpgradeResourceState(
 	ctx context.Context, req *tfprotov6.UpgradeResourceStateRequest,
 ) (*tfprotov6.UpgradeResourceStateResponse, error) {
-	if resp := s.jobs.upgrade(req); resp != nil {
+	if _, known := s.resources[req.TypeName]; !known || req.Version != 0 || req.RawState == nil || len(req.RawState.JSON) == 0 {
+		return s.ProviderServer.UpgradeResourceState(ctx, req) // it says what is wrong
+	}
+	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: &tfprotov6.DynamicValue{JSON: req.RawState.JSON}}, nil
+}
+
+// ImportResourceState returns the names in an import id as a state. The private data by which the framework knows an
+// import would be of no use: ReadResource reads all states alike.
+func (s server) ImportResourceState(
+	ctx context.Context, req *tfprotov6.ImportResourceStateRequest,
+) (*tfprotov6.ImportResourceStateResponse, error) {
+	resp, err := s.ProviderServer.ImportResourceState(ctx, req)
+	if err == nil {
+		for _, one := range resp.ImportedResources {
+			one.Private = nil
+		}
+	}
+	return resp, err
+}
+
+// ValidateResourceConfig returns the problems of a configuration. It adds no warnings, because Terraform validates each
+// resource several times, and before it knows the values of for_each.
+func (s server) ValidateResourceConfig(
+	ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest,
+) (*tfprotov6.ValidateResourceConfigResponse, error) {
+	r, kind, err := s.kindOf(req.TypeName)
+	if err != nil {
+		return nil, err
+	}
+	given, err := r.Decode(ctx, req.Config)
+	if err != nil {
+		return nil, err
+	}
+	config := given[0]
+	var diags diag.Diagnostics
+	r.Check(&diags, config, req.ClientCapabilities == nil || !req.ClientCapabilities.WriteOnlyAttributesAllowed)
+	if !diags.HasError() {
+		kind.validate(ctx, &diags, config.Values)
+	}
+	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: config.Diagnostics(diags)}, nil
+}
+
+// ReadResource returns a resource as the API has it, and the given state if it has not changed.
+func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+	r, kind, err := s.kindOf(req.TypeName)
+	if err != nil {
+		return nil, err
+	}
+	given, err := r.Decode(ctx, req.CurrentState)
+	if err != nil {
+		return nil, err
+	}
+	state := given[0]
+	var diags diag.Diagnostics
+	model, found := kind.read(ctx, &diags, state.Values)
+	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState, Private: req.Private, Diagnostics: state.Diagnostics(diags)}
+	switch {
+	case diags.HasError():
+		return resp, nil
+	case !found:
+		resp.NewState = protocol.Null()
 		return resp, nil
 	}
-	return s.ProviderServer.UpgradeResourceState(ctx, req)
+	if resp.NewState, err = r.Settled(ctx, req.CurrentState, state, model); err != nil {
+		return nil, err
+	}
+	return resp, protocol.NumbersAsText(resp.NewState)
 }
 
 // PlanResourceChange returns the planned change of a resource.
 func (s server) PlanResourceChange(
 	ctx context.Context, req *tfprotov6.PlanResourceChangeRequest,
 ) (*tfprotov6.PlanResourceChangeResponse, error) {
-	if resp, err := s.jobs.plan(ctx, s.provider.conn, req); resp != nil || err != nil {
-		return resp, err
+	r, kind, err := s.kindOf(req.TypeName)
+	if err != nil {
+		return nil, err
 	}
-	return s.ProviderServer.PlanResourceChange(ctx, req)
+	resp := &tfprotov6.PlanResourceChangeResponse{PlannedState: req.ProposedNewState, PlannedPrivate: req.PriorPrivate}
+	if protocol.IsNull(req.ProposedNewState) {
+		return resp, nil // a destroy
+	}
+	given, err := r.Decode(ctx, req.Config, req.PriorState)
+	if err != nil {
+		return nil, err
+	}
+	config, prior := given[0], given[1]
+	change := change{config: config.Values, state: prior.Values, isNew: prior.Values == nil}
+	plan, replace, diags := r.Resolve(ctx, config, prior)
+	if change.plan = plan; !diags.HasError() {
+		plan = kind.planned(ctx, &diags, change)
+	}
+	resp.Diagnostics, resp.RequiresReplace = config.Diagnostics(diags), config.Paths(replace)
+	if diags.HasError() {
+		return resp, nil
+	}
+	planned, moves, err := r.Planned(ctx, plan, config, prior)
+	resp.PlannedState, resp.UnsafeToUseLegacyTypeSystem = planned, moves
+	if !change.isNew && plan.Equal(change.state) {
+		resp.PlannedState = req.PriorState
+	}
+	return resp, err
 }
 
-// ApplyResourceChange applies a planned change.
+// ApplyResourceChange creates, updates or deletes a resource.
 func (s server) ApplyResourceChange(
 	ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest,
 ) (*tfprotov6.ApplyResourceChangeResponse, error) {
-	if resp, err := s.jobs.apply(ctx, s.provider.conn, req); resp != nil || err != nil {
-		return resp, err
+	r, kind, err := s.kindOf(req.TypeName)
+	if err != nil {
+		return nil, err
 	}
-	return s.ProviderServer.ApplyResourceChange(ctx, req)
-}
-
-// ValidateResourceConfig returns the problems of a configuration.
-func (s server) ValidateResourceConfig(
-	ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest,
-) (*tfprotov6.ValidateResourceConfigResponse, error) {
-	if resp := s.jobs.validate(ctx, s.provider.conn, req); resp != nil {
+	given, err := r.Decode(ctx, req.Config, req.PlannedState, req.PriorState)
+	if err != nil {
+		return nil, err
+	}
+	config, plan, prior := given[0], given[1], given[2]
+	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState, Private: req.PlannedPrivate}
+	var diags diag.Diagnostics
+	if plan.Values == nil {
+		if kind.deleted(ctx, &diags, prior.Values); !diags.HasError() {
+			resp.NewState = req.PlannedState
+		}
+		resp.Diagnostics = prior.Diagnostics(diags)
 		return resp, nil
 	}
-	return s.ProviderServer.ValidateResourceConfig(ctx, req)
-}
-
-// ReadResource returns a resource as the API has it.
-func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	resp, err := s.jobs.read(ctx, s.provider.conn, req)
-	if resp == nil && err == nil {
-		resp, err = s.ProviderServer.ReadResource(ctx, req)
+	// A plan contains no write-only values.
+	model, done := kind.written(ctx, &diags, change{config.Values, plan.Values, prior.Values, prior.Values == nil})
+	if done {
+		resp.NewState, err = r.Settled(ctx, req.PlannedState, plan, model)
 	}
-	if err == nil {
-		err = protocol.NumbersAsText(resp.NewState)
-	}
+	resp.Diagnostics = config.Diagnostics(diags)
 	return resp, err
 }
 
@@ -108,141 +218,4 @@ func (s server) GetProviderSchema(
 		schema.Block.Attributes, schema.Block.BlockTypes = blocks.Attributes, append(schema.Block.BlockTypes, blocks.BlockTypes...)
 	}
 	return resp, nil
-}
-
-// jobServer serves the requests about jobs, of which a configuration may have thousands. It does the
-// framework's work with a table of the attributes: the framework looks up the schema for each attribute at
-// each of several walks through a request, which is most of the cost of a plan. A method returns nil for
-// requests that the framework must serve: rare ones, and mistakes for which the framework has a message.
-type jobServer struct {
-	protocol.Table
-	version int64 // of the schema
-}
-
-const jobType = "carillon_job"
-
-func newJobServer(ctx context.Context) jobServer {
-	schema := jobs(nil).schema()
-	return jobServer{protocol.Of(ctx, schema), schema.Version}
-}
-
-// upgrade returns the stored state. Terraform has removed attributes that the schema no longer has,
-// and takes missing ones for null.
-func (s jobServer) upgrade(req *tfprotov6.UpgradeResourceStateRequest) *tfprotov6.UpgradeResourceStateResponse {
-	if req.TypeName != jobType || req.Version != s.version || req.RawState == nil || len(req.RawState.JSON) == 0 {
-		return nil
-	}
-	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: &tfprotov6.DynamicValue{JSON: req.RawState.JSON}}
-}
-
-// validate lets the framework report missing attributes, and old clients that would store
-// write-only values.
-func (s jobServer) validate(
-	ctx context.Context, conn *connection, req *tfprotov6.ValidateResourceConfigRequest,
-) *tfprotov6.ValidateResourceConfigResponse {
-	if req.TypeName != jobType || req.ClientCapabilities == nil || !req.ClientCapabilities.WriteOnlyAttributesAllowed {
-		return nil
-	}
-	given, ok := s.Decode(ctx, req.Config)
-	if !ok || !s.Complete(given[0]) {
-		return nil
-	}
-	var diags diag.Diagnostics
-	jobs(conn).validate(ctx, &diags, given[0])
-	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: protocol.Diagnostics(diags)}
-}
-
-// read returns the given state if the job has not changed.
-func (s jobServer) read(
-	ctx context.Context, conn *connection, req *tfprotov6.ReadResourceRequest,
-) (*tfprotov6.ReadResourceResponse, error) {
-	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks new imports there
-		return nil, nil
-	}
-	given, ok := s.Decode(ctx, req.CurrentState)
-	if !ok {
-		return nil, nil
-	}
-	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState}
-	var diags diag.Diagnostics
-	model, found := jobs(conn).read(ctx, &diags, given[0])
-	resp.Diagnostics = protocol.Diagnostics(diags)
-	switch {
-	case diags.HasError():
-		return resp, nil
-	case !found:
-		resp.NewState = protocol.Null()
-		return resp, nil
-	}
-	var err error
-	resp.NewState, err = s.Settled(ctx, req.CurrentState, given[0], model)
-	return resp, err
-}
-
-// plan plans jobs that are created, changed or unchanged.
-func (s jobServer) plan(
-	ctx context.Context, conn *connection, req *tfprotov6.PlanResourceChangeRequest,
-) (*tfprotov6.PlanResourceChangeResponse, error) {
-	if conn == nil || req.TypeName != jobType || len(req.PriorPrivate) > 0 {
-		return nil, nil
-	}
-	change, ok := s.change(ctx, req.Config, req.ProposedNewState, req.PriorState)
-	if !ok {
-		return nil, nil
-	}
-	replace, diags := s.Resolve(ctx, change.config, change.plan, change.state)
-	if diags.HasError() {
-		return nil, nil
-	}
-	planned := jobs(conn).planned(ctx, &diags, change)
-	resp := &tfprotov6.PlanResourceChangeResponse{
-		PlannedState: req.PriorState, Diagnostics: protocol.Diagnostics(diags), RequiresReplace: protocol.Paths(replace),
-	}
-	if change.isNew || !planned.Equal(change.state) {
-		var err error
-		if resp.PlannedState, err = s.Encode(ctx, planned); err != nil {
-			return nil, err
-		}
-	}
-	return resp, nil
-}
-
-// apply creates and updates jobs.
-func (s jobServer) apply(
-	ctx context.Context, conn *connection, req *tfprotov6.ApplyResourceChangeRequest,
-) (*tfprotov6.ApplyResourceChangeResponse, error) {
-	if conn == nil || req.TypeName != jobType || len(req.PlannedPrivate) > 0 {
-		return nil, nil
-	}
-	change, ok := s.change(ctx, req.Config, req.PlannedState, req.PriorState)
-	if !ok {
-		return nil, nil
-	}
-	var diags diag.Diagnostics
-	model, done := jobs(conn).written(ctx, &diags, change)
-	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState}
-	if done {
-		var err error
-		if resp.NewState, err = s.Settled(ctx, req.PlannedState, change.plan, model); err != nil {
-			return nil, err
-		}
-	}
-	resp.Diagnostics = protocol.Diagnostics(diags)
-	return resp, nil
-}
-
-// change decodes the values of a plan or an apply.
-func (s jobServer) change(ctx context.Context, config, planned, prior *tfprotov6.DynamicValue) (c change, ok bool) {
-	sources := []*tfprotov6.DynamicValue{config, planned}
-	if c.isNew = protocol.IsNull(prior); !c.isNew {
-		sources = append(sources, prior)
-	}
-	given, ok := s.Decode(ctx, sources...)
-	if !ok {
-		return c, false
-	}
-	if c.config, c.plan = given[0], given[1]; !c.isNew {
-		c.state = given[2]
-	}
-	return c, true
 }

@@ -3,6 +3,7 @@ package binding
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	dataschema "github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -222,8 +223,7 @@ func (b blockForm) kind(r *Row, data bool) attr.Type { return b.rows.kind(data &
 
 func (b blockForm) resource(r *Row) schema.Attribute {
 	return schema.SingleNestedAttribute{
-		Required: r.Presence == Required, Optional: r.isOptional(), MarkdownDescription: r.text,
-		CustomType: b.rows.Type, Attributes: b.rows.Attributes(),
+		Required: r.Presence == Required, Optional: r.isOptional(), MarkdownDescription: r.text, Attributes: b.rows.Attributes(),
 	}
 }
 
@@ -255,20 +255,21 @@ func (b blockForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.
 	return object
 }
 
-// blocksForm is the form of repeated blocks. With labels they are a map in the domain, and without labels a list.
+// blocksForm is the form of repeated blocks: in Terraform a list, and in the domain a map if they have names.
 type blocksForm struct {
 	rows  *Rows
-	keyed bool
+	named string // the description of the name; empty if they have none
 	each  func(of any, do func(key string, block any))
 	// empty sets the field to an empty map or list; add adds a block.
 	empty func(of any)
 	add   func(of any, key string, block any)
 }
 
-// Labelled are blocks with labels.
-func Labelled[P, B any](name string, in Nest[P, *map[string]B], of Presence, text string, options ...Option) *Row {
+// Named are blocks with an attribute name, which is their key in the domain. Their order has no meaning. For Terraform
+// they are a list, but among Values they are a map by name: protocol.Table converts between the two.
+func Named[P, B any](name string, in Nest[P, *map[string]B], of Presence, text, named string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
-		rows: in.rows, keyed: true,
+		rows: in.rows, named: named,
 		each: func(of any, do func(string, any)) {
 			for key, block := range *in.field(of.(P)) {
 				do(key, &block)
@@ -278,6 +279,12 @@ func Labelled[P, B any](name string, in Nest[P, *map[string]B], of Presence, tex
 		add:   func(of any, key string, block any) { (*in.field(of.(P)))[key] = *block.(*B) },
 	}, options)
 }
+
+// UnknownName is the key of a block whose name is unknown; i tells it from others. No name has this form.
+func UnknownName(i int) string { return "\x00" + strconv.Itoa(i) }
+
+// IsUnknownName reports whether a key is of UnknownName.
+func IsUnknownName(key string) bool { return strings.HasPrefix(key, "\x00") }
 
 // Blocks are blocks in a significant order.
 func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, options ...Option) *Row {
@@ -298,20 +305,20 @@ func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, o
 
 func (b blocksForm) kind(r *Row, data bool) attr.Type {
 	kind := b.rows.kind(data && !r.has(AsValue))
-	if b.keyed {
+	if b.named != "" {
 		return types.MapType{ElemType: kind}
 	}
 	return types.ListType{ElemType: kind}
 }
 
 func (b blocksForm) resource(r *Row) schema.Attribute {
-	block := schema.NestedAttributeObject{CustomType: b.rows.Type, Attributes: b.rows.Attributes()}
-	if b.keyed {
-		return schema.MapNestedAttribute{
-			Optional: true, MarkdownDescription: r.text, CustomType: types.MapType{ElemType: b.rows.Type}, NestedObject: block,
-		}
+	attributes := b.rows.Attributes()
+	if b.named != "" {
+		attributes["name"] = schema.StringAttribute{Required: true, MarkdownDescription: b.named}
 	}
-	return schema.ListNestedAttribute{Optional: true, MarkdownDescription: r.text, NestedObject: block}
+	return schema.ListNestedAttribute{
+		Optional: true, MarkdownDescription: r.text, NestedObject: schema.NestedAttributeObject{Attributes: attributes},
+	}
 }
 
 func (b blocksForm) dataSource(r *Row) dataschema.Attribute {
@@ -319,7 +326,7 @@ func (b blocksForm) dataSource(r *Row) dataschema.Attribute {
 		return dataschema.ListAttribute{Computed: true, MarkdownDescription: r.data, ElementType: b.rows.Type}
 	}
 	block := dataschema.NestedAttributeObject{CustomType: b.rows.data, Attributes: b.rows.DataAttributes()}
-	if b.keyed {
+	if b.named != "" {
 		return dataschema.MapNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
 	}
 	return dataschema.ListNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
@@ -347,6 +354,10 @@ func (b blocksForm) expand(e *Expander, r *Row, at string, v attr.Value, of any)
 	}
 	given, _ := v.(types.Map)
 	for key, element := range given.Elements() {
+		if IsUnknownName(key) { // it may be any of them
+			e.Unknown = append(e.Unknown, at)
+			continue
+		}
 		one(key, at+input.Pointer(key), element)
 	}
 }
@@ -354,7 +365,7 @@ func (b blocksForm) expand(e *Expander, r *Row, at string, v attr.Value, of any)
 func (b blocksForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	f = f.of(r)
 	kind := b.rows.kind(f.data)
-	if b.keyed {
+	if b.named != "" {
 		was, _ := prior.(types.Map)
 		before, blocks := was.Elements(), map[string]attr.Value{}
 		b.each(of, func(key string, block any) { blocks[key] = b.rows.object(f, block, before[key]) })

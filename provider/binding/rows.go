@@ -230,7 +230,7 @@ func (all *Rows) Walk(visit func(in *Rows, a Placed)) {
 		case listForm:
 			a.IsList = true
 		case blocksForm:
-			a.IsMap, a.IsList, inner = form.keyed, !form.keyed, form.rows
+			a.IsMap, a.IsList, inner = form.named != "", form.named == "", form.rows
 		case blockForm:
 			inner = form.rows
 		}

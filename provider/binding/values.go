@@ -384,8 +384,13 @@ func (secretForm) resource(r *Row) schema.Attribute {
 
 func (secretForm) dataSource(*Row) dataschema.Attribute { return nil }
 
-func (secretForm) expand(_ *Expander, _ *Row, _ string, v attr.Value, of any) {
-	if text := textOf(v); !text.IsNull() && !text.IsUnknown() {
+func (secretForm) expand(e *Expander, _ *Row, at string, v attr.Value, of any) {
+	text := textOf(v)
+	switch {
+	case text.IsNull() || text.IsUnknown():
+	case text.ValueString() == "":
+		e.Problems.Add(at, input.CodeRequired, "the secret is empty; give its value, or refer to it by reference")
+	default:
 		of.(*target.Secret).Value = input.NewSensitive(text.ValueString())
 	}
 }

@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"context"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -16,7 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// attribute is the part of a schema's attribute that planning and validating need.
+// attribute is the part of a schema's attribute or block that planning and validating need.
 type attribute struct {
 	kind                          attr.Type
 	required, computed, writeOnly bool
@@ -24,26 +26,77 @@ type attribute struct {
 	unknown, null                 attr.Value
 	texts                         []planmodifier.String
 	lists                         []planmodifier.List
-	inner                         map[string]*attribute
-	keyed                         bool // inner describes each element of a map
-	unclear                       bool // it has something that a table does not support
+	inner                         map[string]*attribute // of a block; nil for an attribute
+	repeats                       repetition
+	sent                          map[string]*attribute // inner as Terraform has it: with the name of a named block
+	unclear                       bool                  // it has something that a table does not support
 }
+
+// repetition is how often a block may stand in its place.
+type repetition int
+
+const (
+	single   repetition = iota
+	repeated            // in a significant order
+	named               // by name: a list for Terraform, a map here
+)
+
+// nameOfBlock is the attribute by which a repeated block is named: one that all must have.
+const nameOfBlock = "name"
 
 // attributesIn returns the attributes of a schema.
 func attributesIn(ctx context.Context, attributes map[string]schema.Attribute) map[string]*attribute {
 	all := map[string]*attribute{}
 	for name, a := range attributes {
-		kind := a.GetType()
-		one := &attribute{kind: kind, required: a.IsRequired(), computed: a.IsComputed(), writeOnly: a.IsWriteOnly()}
-		of := kind.TerraformType(ctx)
-		var errUnknown, errNull error
-		one.unknown, errUnknown = kind.ValueFromTerraform(ctx, tftypes.NewValue(of, tftypes.UnknownValue))
-		one.null, errNull = kind.ValueFromTerraform(ctx, tftypes.NewValue(of, nil))
-		one.unclear = errUnknown != nil || errNull != nil
+		one := &attribute{kind: a.GetType(), required: a.IsRequired(), computed: a.IsComputed(), writeOnly: a.IsWriteOnly()}
 		one.describe(ctx, a)
+		of := one.kind.TerraformType(ctx)
+		var errUnknown, errNull error
+		one.unknown, errUnknown = one.kind.ValueFromTerraform(ctx, tftypes.NewValue(of, tftypes.UnknownValue))
+		one.null, errNull = one.kind.ValueFromTerraform(ctx, tftypes.NewValue(of, nil))
+		one.unclear = one.unclear || errUnknown != nil || errNull != nil
 		all[name] = one
 	}
 	return all
+}
+
+// holds records the contents of a block, and the type of its values.
+func (a *attribute) holds(ctx context.Context, repeats repetition, contents map[string]schema.Attribute) {
+	a.sent, a.repeats = attributesIn(ctx, contents), repeats
+	a.inner = a.sent
+	if name := a.sent[nameOfBlock]; repeats == repeated && name != nil && name.required {
+		a.inner, a.repeats = maps.Clone(a.sent), named
+		delete(a.inner, nameOfBlock)
+	}
+	block := objectOf(a.inner)
+	switch a.repeats {
+	case single:
+		a.kind = block
+	case repeated:
+		a.kind = types.ListType{ElemType: block}
+	case named:
+		a.kind = types.MapType{ElemType: block}
+	}
+}
+
+// objectOf returns the type of an object.
+func objectOf(attributes map[string]*attribute) types.ObjectType {
+	kinds := make(map[string]attr.Type, len(attributes))
+	for name, a := range attributes {
+		kinds[name] = a.kind
+	}
+	return types.ObjectType{AttrTypes: kinds}
+}
+
+// block returns the type of one block.
+func (a *attribute) block() types.ObjectType {
+	switch kind := a.kind.(type) {
+	case types.ListType:
+		return kind.ElemType.(types.ObjectType)
+	case types.MapType:
+		return kind.ElemType.(types.ObjectType)
+	}
+	return a.kind.(types.ObjectType)
 }
 
 // describe records defaults, plan modifiers and nested attributes.
@@ -84,11 +137,11 @@ func (a *attribute) describe(ctx context.Context, from schema.Attribute) {
 	case schema.MapAttribute:
 		a.lacks(len(from.Validators)+len(from.PlanModifiers), from.Default)
 	case schema.SingleNestedAttribute:
-		a.inner = attributesIn(ctx, from.Attributes)
+		a.holds(ctx, single, from.Attributes)
 		a.lacks(len(from.Validators)+len(from.PlanModifiers), from.Default)
 		a.unclear = a.unclear || from.Computed
-	case schema.MapNestedAttribute:
-		a.inner, a.keyed = attributesIn(ctx, from.NestedObject.Attributes), true
+	case schema.ListNestedAttribute:
+		a.holds(ctx, repeated, from.NestedObject.Attributes)
 		a.lacks(len(from.Validators)+len(from.PlanModifiers)+len(from.NestedObject.Validators)+len(from.NestedObject.PlanModifiers),
 			from.Default)
 		a.unclear = a.unclear || from.Computed
@@ -111,25 +164,104 @@ func (a *attribute) text(ctx context.Context, s types.String) attr.Value {
 	return value
 }
 
-// complete reports whether all required attributes are set or unknown.
-func complete(required map[string]*attribute, config map[string]attr.Value) bool {
-	for name, a := range required {
-		value := config[name]
-		switch {
-		case a.required && value.IsNull():
-			return false
-		case a.inner == nil || value.IsNull() || value.IsUnknown():
-		case a.keyed:
-			for _, element := range inside(value) {
-				if element.IsNull() || element.IsUnknown() || !complete(a.inner, inside(element)) {
-					return false
+// blocks yields the known blocks in a value of a, with their paths.
+func (a *attribute) blocks(at path.Path, value attr.Value) iter.Seq2[path.Path, map[string]attr.Value] {
+	return func(yield func(path.Path, map[string]attr.Value) bool) {
+		switch value := value.(type) {
+		case types.Object:
+			if known(value) {
+				yield(at, value.Attributes())
+			}
+		case types.Map:
+			for key, block := range value.Elements() {
+				if known(block) && !yield(at.AtMapKey(key), block.(types.Object).Attributes()) {
+					return
 				}
 			}
-		case !complete(a.inner, inside(value)):
-			return false
+		case types.List:
+			for i, block := range value.Elements() {
+				if known(block) && !yield(at.AtListIndex(i), block.(types.Object).Attributes()) {
+					return
+				}
+			}
 		}
 	}
-	return true
+}
+
+func known(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
+
+// find returns the paths of the attributes with a property.
+func find(attributes map[string]*attribute, at path.Path, values map[string]attr.Value, has func(*attribute, attr.Value) bool) path.Paths {
+	var all path.Paths
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		a, value := attributes[name], values[name]
+		if has(a, value) {
+			all.Append(at.AtName(name))
+		}
+		if a.inner == nil {
+			continue
+		}
+		for at, block := range a.blocks(at.AtName(name), value) {
+			all.Append(find(a.inner, at, block, has)...)
+		}
+	}
+	return all
+}
+
+// proposed returns the values of a configuration, completed by those that the API chose before for what it leaves out.
+// Terraform's own proposal compares repeated blocks by position, where a block with a name may be another one.
+func proposed(attributes map[string]*attribute, config, prior map[string]attr.Value) (map[string]attr.Value, error) {
+	all := make(map[string]attr.Value, len(attributes))
+	for name, a := range attributes {
+		value, before := config[name], prior[name]
+		switch {
+		case a.inner != nil && known(value):
+			var err error
+			if value, err = a.proposed(value, before); err != nil {
+				return nil, err
+			}
+		case value.IsNull() && a.computed && before != nil:
+			value = before
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// proposed is proposed for the blocks in a value.
+func (a *attribute) proposed(config, prior attr.Value) (attr.Value, error) {
+	of := a.block()
+	one := func(config, prior attr.Value) (attr.Value, error) {
+		if !known(config) {
+			return config, nil
+		}
+		attributes, err := proposed(a.inner, inside(config), inside(prior))
+		if err != nil {
+			return nil, err
+		}
+		return checked(types.ObjectValue(of.AttrTypes, attributes))
+	}
+	switch config := config.(type) {
+	case types.Map:
+		blocks, before := config.Elements(), inside(prior)
+		for key, block := range blocks {
+			var err error
+			if blocks[key], err = one(block, before[key]); err != nil {
+				return nil, err
+			}
+		}
+		return checked(types.MapValue(of, blocks))
+	case types.List:
+		blocks, before := config.Elements(), elementsOf(prior)
+		for i, block := range blocks {
+			var err error
+			if blocks[i], err = one(block, at(before, i)); err != nil {
+				return nil, err
+			}
+		}
+		return checked(types.ListValue(of, blocks))
+	}
+	return one(config, prior)
 }
 
 // inside returns the attributes of an object or the elements of a map, or nil for other values.
@@ -139,6 +271,20 @@ func inside(value attr.Value) map[string]attr.Value {
 		return value.Attributes()
 	case types.Map:
 		return value.Elements()
+	}
+	return nil
+}
+
+// elementsOf returns the elements of a list, or nil for other values.
+func elementsOf(value attr.Value) []attr.Value {
+	list, _ := value.(types.List)
+	return list.Elements()
+}
+
+// at returns an element, or nil if there are fewer.
+func at(elements []attr.Value, i int) attr.Value {
+	if i < len(elements) {
+		return elements[i]
 	}
 	return nil
 }
@@ -175,29 +321,37 @@ func (o object) each(
 	return all
 }
 
-// eachInside is each for nested attributes.
+// eachInside is each for the blocks of an attribute.
 func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) diag.Diagnostics {
-	whole := object{inside(p.config), inside(p.plan), inside(p.prior)}
-	if !p.keyed {
-		all := whole.each(p.inner, p.at, change)
-		value, diags := types.ObjectValue(p.kind.(types.ObjectType).AttrTypes, whole.plan)
-		p.plan = value
-		return append(all, diags...)
-	}
-	of := p.kind.(types.MapType).ElemType
-	var all diag.Diagnostics
-	for key, element := range whole.plan {
-		if element.IsNull() || element.IsUnknown() {
-			continue
+	of := p.block()
+	one := func(at path.Path, config, plan, prior attr.Value) (attr.Value, diag.Diagnostics) {
+		if !known(plan) {
+			return plan, nil
 		}
-		one := object{inside(whole.config[key]), inside(element), inside(whole.prior[key])}
-		all.Append(one.each(p.inner, p.at.AtMapKey(key), change)...)
-		value, diags := types.ObjectValue(of.(types.ObjectType).AttrTypes, one.plan)
-		all.Append(diags...)
-		whole.plan[key] = value
+		whole := object{inside(config), inside(plan), inside(prior)}
+		all := whole.each(p.inner, at, change)
+		value, diags := types.ObjectValue(of.AttrTypes, whole.plan)
+		return value, append(all, diags...)
 	}
-	elements, diags := types.MapValue(of, whole.plan)
-	p.plan = elements
+	var all, diags diag.Diagnostics
+	switch plan := p.plan.(type) {
+	case types.Map:
+		blocks, config, prior := plan.Elements(), inside(p.config), inside(p.prior)
+		for key, block := range blocks {
+			blocks[key], diags = one(p.at.AtMapKey(key), config[key], block, prior[key])
+			all.Append(diags...)
+		}
+		p.plan, diags = types.MapValue(of, blocks)
+	case types.List:
+		blocks, config, prior := plan.Elements(), elementsOf(p.config), elementsOf(p.prior)
+		for i, block := range blocks {
+			blocks[i], diags = one(p.at.AtListIndex(i), at(config, i), block, at(prior, i))
+			all.Append(diags...)
+		}
+		p.plan, diags = types.ListValue(of, blocks)
+	default:
+		p.plan, diags = one(p.at, p.config, p.plan, p.prior)
+	}
 	return append(all, diags...)
 }
 

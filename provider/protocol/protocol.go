@@ -6,33 +6,35 @@ package protocol
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // Table is the part of a schema that planning and validating need.
 type Table struct {
-	kind       types.ObjectType
 	attributes map[string]*attribute
-	// Unclear are the attributes with a default, validator or plan modifier that the table does not support.
-	// If there are any, the table decodes nothing, so that the framework serves all requests.
+	// Unclear are the attributes with a default, validator or plan modifier that the table does not support. A test
+	// holds that there are none.
 	Unclear []string
 }
 
 // Of returns the table of a schema.
 func Of(ctx context.Context, s schema.Schema) Table {
-	t := Table{kind: s.Type().(types.ObjectType), attributes: attributesIn(ctx, s.Attributes)}
+	t := Table{attributes: attributesIn(ctx, s.Attributes)}
 	t.Unclear = unclear("", t.attributes)
 	return t
 }
@@ -47,62 +49,100 @@ func unclear(at string, attributes map[string]*attribute) (all []string) {
 	return all
 }
 
-// Complete reports whether a configuration sets everything that is required, or may still set it.
-func (t Table) Complete(config binding.Values) bool { return complete(t.attributes, config) }
-
-// Resolve completes a plan, in place: defaults, values of the API, and results of plan modifiers.
-// prior is nil for a new object. It returns the attributes that force a replacement.
-func (t Table) Resolve(ctx context.Context, config, plan, prior binding.Values) (replace path.Paths, diags diag.Diagnostics) {
-	all := object{config, plan, prior}
-	diags.Append(all.each(t.attributes, path.Empty(), filledIn)...)
-	changes := prior == nil || !plan.Equal(prior)
-	diags.Append(all.each(t.attributes, path.Empty(), resolved(ctx, changes, prior != nil, &replace))...)
-	return replace, diags
+// Object is a value of a resource as Terraform sent it.
+type Object struct {
+	binding.Values // nil if the object is null
+	Names
+	twice []duplicate
 }
 
-// Decode returns the attributes of objects that are neither null nor unknown.
-func (t Table) Decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) (all []binding.Values, ok bool) {
-	if len(t.Unclear) > 0 {
-		return nil, false
+// Check adds an error for each value that a configuration must set and does not, and for blocks with the same name.
+// Some clients would store write-only values: then it refuses these.
+func (t Table) Check(diags *diag.Diagnostics, config Object, storesWriteOnly bool) {
+	report(diags, config.twice)
+	for _, at := range find(t.attributes, path.Empty(), config.Values, func(a *attribute, value attr.Value) bool {
+		return a.required && value.IsNull()
+	}) {
+		diags.AddAttributeError(at, input.RowOf(input.CodeRequired).Title, binding.WithCode(at.String()+" is missing", input.CodeRequired))
 	}
+	if !storesWriteOnly {
+		return
+	}
+	for _, at := range find(t.attributes, path.Empty(), config.Values, func(a *attribute, value attr.Value) bool {
+		return a.writeOnly && !value.IsNull()
+	}) {
+		diags.AddAttributeError(at, "The client cannot keep a secret out of its state",
+			at.String()+" is write-only, which needs Terraform 1.11 or OpenTofu 1.11. Upgrade, or refer to the secret by reference.")
+	}
+}
+
+// Resolve returns the plan of a configuration: with the values of the prior state that stay, defaults, values of the
+// API, and results of plan modifiers. The Values of prior are nil for a new object. It returns the attributes that
+// force a replacement, too.
+func (t Table) Resolve(ctx context.Context, config, prior Object) (plan binding.Values, replace path.Paths, diags diag.Diagnostics) {
+	plan, err := proposed(t.attributes, config.Values, prior.Values)
+	if err != nil {
+		diags.AddError("The plan cannot be made", err.Error())
+		return plan, nil, diags
+	}
+	report(&diags, config.twice)
+	all := object{config.Values, plan, prior.Values}
+	diags.Append(all.each(t.attributes, path.Empty(), filledIn)...)
+	changes := prior.Values == nil || !plan.Equal(prior.Values)
+	diags.Append(all.each(t.attributes, path.Empty(), resolved(ctx, changes, prior.Values != nil, &replace))...)
+	return plan, replace, diags
+}
+
+// Decode returns objects that Terraform sent.
+func (t Table) Decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) ([]Object, error) {
+	var all []Object
 	for i, value := range sources {
-		if value == nil || len(value.MsgPack) == 0 {
-			return nil, false
-		}
-		if i > 0 && bytes.Equal(value.MsgPack, sources[i-1].MsgPack) {
-			all = append(all, maps.Clone(all[i-1]))
+		if i > 0 && value != nil && sources[i-1] != nil && bytes.Equal(value.MsgPack, sources[i-1].MsgPack) {
+			all = append(all, all[i-1])
+			all[i].Values = maps.Clone(all[i].Values)
 			continue
 		}
-		object, err := decodeObject(ctx, t.kind, value.MsgPack)
-		if err != nil || object.IsNull() || object.IsUnknown() {
-			return nil, false
+		one := Object{Names: Names{}}
+		if !IsNull(value) {
+			d := decoder{Decoder: msgpack.NewDecoder(bytes.NewReader(value.MsgPack)), names: one.Names}
+			object, _, err := d.object(ctx, t.attributes, t.attributes, objectOf(t.attributes), "")
+			if err != nil {
+				return nil, fmt.Errorf("decode what Terraform sent: %w", err)
+			}
+			one.Values, one.twice = inside(object), d.twice
 		}
-		all = append(all, object.Attributes())
+		all = append(all, one)
 	}
-	return all, true
+	return all, nil
 }
 
-// Encode returns the attributes of an object in Terraform's form.
-func (t Table) Encode(ctx context.Context, v binding.Values) (*tfprotov6.DynamicValue, error) {
-	object, diags := types.ObjectValue(t.kind.AttrTypes, v)
-	if _, err := checked(object, diags); err != nil {
+// Encode returns an object in Terraform's form, with named blocks in the order of names.
+func (t Table) Encode(ctx context.Context, v binding.Values, names Names) (*tfprotov6.DynamicValue, error) {
+	var text bytes.Buffer
+	if err := (encoder{msgpack.NewEncoder(&text), &text, names}).object(ctx, t.attributes, v, ""); err != nil {
 		return nil, err
 	}
-	return encodeObject(ctx, object)
+	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
+}
+
+// Planned returns a plan in Terraform's form. moves reports whether a block has another place in it than in the
+// configuration or in the prior state.
+func (t Table) Planned(ctx context.Context, plan binding.Values, config, prior Object) (of *tfprotov6.DynamicValue, moves bool, err error) {
+	names := prior.Names.planned(config.Names)
+	of, err = t.Encode(ctx, plan, names)
+	return of, names.moved(config.Names, prior.Names), err
 }
 
 // Settled returns the API's values of an object, but keeps each equivalent text of prior, such as
 // 60s for 1m. If nothing differs, it returns source, from which prior was decoded.
-func (t Table) Settled(
-	ctx context.Context, source *tfprotov6.DynamicValue, prior, read binding.Values,
-) (*tfprotov6.DynamicValue, error) {
-	if _, err := settleEach(ctx, prior, read); err != nil {
+func (t Table) Settled(ctx context.Context, source *tfprotov6.DynamicValue, prior Object, read binding.Values) (*tfprotov6.DynamicValue, error) {
+	if _, err := settleEach(ctx, prior.Values, read); err != nil {
 		return nil, err
 	}
-	if read.Equal(prior) {
+	if read.Equal(prior.Values) {
 		return source, nil
 	}
-	return t.Encode(ctx, read)
+	return t.Encode(ctx, read, prior.Names)
 }
 
 // Null returns null as the protocol writes it.
@@ -113,46 +153,14 @@ func IsNull(value *tfprotov6.DynamicValue) bool {
 	return value == nil || len(value.MsgPack) == 1 && value.MsgPack[0] == msgpcode.Nil
 }
 
-// Diagnostics converts diagnostics to those of the protocol, like the framework.
-func Diagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
-	var all []*tfprotov6.Diagnostic
-	for _, d := range diags {
-		one := &tfprotov6.Diagnostic{Severity: tfprotov6.DiagnosticSeverityWarning, Summary: d.Summary(), Detail: d.Detail()}
-		if d.Severity() == diag.SeverityError {
-			one.Severity = tfprotov6.DiagnosticSeverityError
-		}
-		if at, ok := d.(diag.DiagnosticWithPath); ok {
-			one.Attribute = pathOf(at.Path())
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
 // Paths converts paths in the framework's order.
-func Paths(paths path.Paths) []*tftypes.AttributePath {
+func (n Names) Paths(paths path.Paths) []*tftypes.AttributePath {
 	slices.SortFunc(paths, func(a, b path.Path) int { return strings.Compare(a.String(), b.String()) })
 	var all []*tftypes.AttributePath
 	for _, p := range paths {
-		all = append(all, pathOf(p))
+		all = append(all, n.pathOf(p))
 	}
 	return all
-}
-
-// pathOf converts a path to that of the protocol. A job contains no sets, whose elements have no keys.
-func pathOf(p path.Path) *tftypes.AttributePath {
-	var steps []tftypes.AttributePathStep
-	for _, step := range p.Steps() {
-		switch step := step.(type) {
-		case path.PathStepAttributeName:
-			steps = append(steps, tftypes.AttributeName(string(step)))
-		case path.PathStepElementKeyString:
-			steps = append(steps, tftypes.ElementKeyString(string(step)))
-		case path.PathStepElementKeyInt:
-			steps = append(steps, tftypes.ElementKeyInt(int64(step)))
-		}
-	}
-	return tftypes.NewAttributePathWithSteps(steps)
 }
 
 // WithBlocks returns a block where configurable nested attributes are blocks.
@@ -166,7 +174,10 @@ func WithBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock 
 		inner := WithBlocks(a.NestedType.Attributes)
 		inner.Description, inner.DescriptionKind = a.Description, a.DescriptionKind
 		inner.Deprecated, inner.DeprecationMessage = a.Deprecated, a.DeprecationMessage
-		nested := &tfprotov6.SchemaNestedBlock{TypeName: a.Name, Block: inner, Nesting: blockNesting(a.NestedType.Nesting)}
+		nested := &tfprotov6.SchemaNestedBlock{TypeName: a.Name, Block: inner, Nesting: tfprotov6.SchemaNestedBlockNestingModeList}
+		if a.NestedType.Nesting == tfprotov6.SchemaObjectNestingModeSingle {
+			nested.Nesting = tfprotov6.SchemaNestedBlockNestingModeSingle
+		}
 		if a.Required && nested.Nesting == tfprotov6.SchemaNestedBlockNestingModeSingle {
 			nested.MinItems, nested.MaxItems = 1, 1
 		}
@@ -174,14 +185,4 @@ func WithBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock 
 	}
 	slices.SortFunc(block.BlockTypes, func(x, y *tfprotov6.SchemaNestedBlock) int { return strings.Compare(x.TypeName, y.TypeName) })
 	return block
-}
-
-// blockNesting returns the nesting of blocks with values of the attribute's type.
-func blockNesting(mode tfprotov6.SchemaObjectNestingMode) tfprotov6.SchemaNestedBlockNestingMode {
-	return map[tfprotov6.SchemaObjectNestingMode]tfprotov6.SchemaNestedBlockNestingMode{
-		tfprotov6.SchemaObjectNestingModeSingle: tfprotov6.SchemaNestedBlockNestingModeSingle,
-		tfprotov6.SchemaObjectNestingModeList:   tfprotov6.SchemaNestedBlockNestingModeList,
-		tfprotov6.SchemaObjectNestingModeSet:    tfprotov6.SchemaNestedBlockNestingModeSet,
-		tfprotov6.SchemaObjectNestingModeMap:    tfprotov6.SchemaNestedBlockNestingModeMap,
-	}[mode]
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // The functions of this file convert values between MessagePack, which Terraform sends, and the framework's form. The
@@ -24,13 +26,101 @@ import (
 // unknownCode is an unknown value as Terraform writes it: an extension, whose content it ignores.
 const unknownCode = "\xd4\x00\x00"
 
-// decodeObject returns an object of a type.
-func decodeObject(ctx context.Context, of types.ObjectType, text []byte) (types.Object, error) {
-	value, err := decodeValue(ctx, of, msgpack.NewDecoder(bytes.NewReader(text)))
-	if err != nil {
-		return types.ObjectNull(of.AttrTypes), err
+// decoder reads a value that Terraform sent.
+type decoder struct {
+	*msgpack.Decoder
+	names Names       // of the named blocks that were read
+	twice []duplicate // blocks with a name that another block has
+}
+
+// object reads an object, of which at is the place. It returns null or unknown where that was sent.
+func (d *decoder) object(ctx context.Context, sent, inner map[string]*attribute, of types.ObjectType, at string) (attr.Value, types.String, error) {
+	var name types.String
+	code, err := d.PeekCode()
+	switch {
+	case err != nil:
+		return nil, name, err
+	case msgpcode.IsExt(code):
+		return types.ObjectUnknown(of.AttrTypes), types.StringUnknown(), d.Skip()
+	case code == msgpcode.Nil:
+		return types.ObjectNull(of.AttrTypes), name, d.Skip()
 	}
-	return value.(types.Object), nil
+	n, err := d.DecodeMapLen()
+	if err != nil {
+		return nil, name, err
+	}
+	all := make(map[string]attr.Value, n)
+	for range n {
+		key, err := d.DecodeString()
+		if err != nil {
+			return nil, name, err
+		}
+		a := sent[key]
+		if a == nil {
+			return nil, name, fmt.Errorf("decode attribute %q: the schema has none of that name", key)
+		}
+		if all[key], err = d.attribute(ctx, a, at+key); err != nil {
+			return nil, name, err
+		}
+	}
+	if len(inner) < len(sent) {
+		name, _ = all[nameOfBlock].(types.String)
+		delete(all, nameOfBlock)
+	}
+	object, err := checked(types.ObjectValue(of.AttrTypes, all))
+	return object, name, err
+}
+
+// attribute reads the value of an attribute, or of the blocks in its place.
+func (d *decoder) attribute(ctx context.Context, a *attribute, at string) (attr.Value, error) {
+	if a.inner == nil {
+		return decodeValue(ctx, a.kind, d.Decoder)
+	}
+	if a.repeats == single {
+		block, _, err := d.object(ctx, a.sent, a.inner, a.block(), at+".")
+		return block, err
+	}
+	code, err := d.PeekCode()
+	switch {
+	case err != nil:
+		return nil, err
+	case msgpcode.IsExt(code):
+		return a.unknown, d.Skip()
+	case code == msgpcode.Nil:
+		return a.null, d.Skip()
+	}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return nil, err
+	}
+	list, byName := make([]attr.Value, n), make(map[string]attr.Value, n)
+	for i := range n {
+		block, name, err := d.object(ctx, a.sent, a.inner, a.block(), at+".")
+		if err != nil {
+			return nil, err
+		}
+		list[i] = block
+		if a.repeats == named {
+			byName[d.key(at, i, name, byName)] = block
+		}
+	}
+	if a.repeats == named {
+		return checked(types.MapValue(a.block(), byName))
+	}
+	return checked(types.ListValue(a.block(), list))
+}
+
+// key returns the key of the i-th block of a list, and records its place.
+func (d *decoder) key(at string, i int, name types.String, taken map[string]attr.Value) string {
+	key := name.ValueString()
+	if _, twice := taken[key]; twice {
+		d.twice = append(d.twice, duplicate{at: at, name: key, index: i})
+	}
+	if _, twice := taken[key]; twice || name.IsUnknown() {
+		key = binding.UnknownName(i)
+	}
+	d.names[at] = append(d.names[at], key)
+	return key
 }
 
 func decodeValue(ctx context.Context, of attr.Type, from *msgpack.Decoder) (attr.Value, error) {
@@ -44,14 +134,8 @@ func decodeValue(ctx context.Context, of attr.Type, from *msgpack.Decoder) (attr
 		return constant(ctx, of, from, nil)
 	}
 	switch of := of.(type) {
-	case types.ObjectType:
-		attributes, err := decodeEach(ctx, from, func(name string) attr.Type { return of.AttrTypes[name] })
-		if err != nil {
-			return nil, err
-		}
-		return checked(types.ObjectValue(of.AttrTypes, attributes))
 	case types.MapType:
-		elements, err := decodeEach(ctx, from, func(string) attr.Type { return of.ElemType })
+		elements, err := decodeEach(ctx, from, of.ElemType)
 		if err != nil {
 			return nil, err
 		}
@@ -87,18 +171,10 @@ func constant(ctx context.Context, of attr.Type, from *msgpack.Decoder, value an
 	if err := from.Skip(); err != nil {
 		return nil, err
 	}
-	switch of := of.(type) { // without the types of nested values
-	case types.ObjectType:
-		if value == nil {
-			return types.ObjectNull(of.AttrTypes), nil
-		}
-		return types.ObjectUnknown(of.AttrTypes), nil
-	default:
-		return of.ValueFromTerraform(ctx, tftypes.NewValue(of.TerraformType(ctx), value))
-	}
+	return of.ValueFromTerraform(ctx, tftypes.NewValue(of.TerraformType(ctx), value))
 }
 
-func decodeEach(ctx context.Context, from *msgpack.Decoder, of func(name string) attr.Type) (map[string]attr.Value, error) {
+func decodeEach(ctx context.Context, from *msgpack.Decoder, of attr.Type) (map[string]attr.Value, error) {
 	n, err := from.DecodeMapLen()
 	if err != nil {
 		return nil, err
@@ -109,11 +185,7 @@ func decodeEach(ctx context.Context, from *msgpack.Decoder, of func(name string)
 		if err != nil {
 			return nil, err
 		}
-		kind := of(name)
-		if kind == nil {
-			return nil, fmt.Errorf("decode attribute %q: the schema has none of that name", name)
-		}
-		if all[name], err = decodeValue(ctx, kind, from); err != nil {
+		if all[name], err = decodeValue(ctx, of, from); err != nil {
 			return nil, err
 		}
 	}
@@ -164,13 +236,72 @@ func checked[T attr.Value](value T, diags diag.Diagnostics) (attr.Value, error) 
 	return value, nil
 }
 
-// encodeObject returns an object in Terraform's form.
-func encodeObject(ctx context.Context, object types.Object) (*tfprotov6.DynamicValue, error) {
-	var text bytes.Buffer
-	if err := encodeValue(ctx, object, msgpack.NewEncoder(&text), &text); err != nil {
-		return nil, err
+// encoder writes a value in Terraform's form.
+type encoder struct {
+	*msgpack.Encoder
+	out   *bytes.Buffer
+	names Names // the order of named blocks
+}
+
+// object writes the attributes of an object, of which at is the place.
+func (e encoder) object(ctx context.Context, sent map[string]*attribute, values map[string]attr.Value, at string) error {
+	if err := e.EncodeMapLen(len(values)); err != nil {
+		return err
 	}
-	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := e.EncodeString(name); err != nil {
+			return err
+		}
+		if err := e.attribute(ctx, sent[name], values[name], at+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attribute writes the value of an attribute, or the blocks in its place.
+func (e encoder) attribute(ctx context.Context, a *attribute, value attr.Value, at string) error {
+	if a == nil {
+		return fmt.Errorf("encode %s: the schema has no such attribute", at)
+	}
+	if a.inner == nil || !known(value) {
+		return encodeValue(ctx, value, e.Encoder, e.out)
+	}
+	switch value := value.(type) {
+	case types.List:
+		return e.blocks(ctx, a, at, value.Elements(), nil)
+	case types.Map:
+		byName := value.Elements()
+		names, blocks := e.names.inOrder(at, byName), []attr.Value{}
+		for _, name := range names {
+			blocks = append(blocks, byName[name])
+		}
+		return e.blocks(ctx, a, at, blocks, names)
+	}
+	return e.object(ctx, a.sent, inside(value), at+".")
+}
+
+// blocks writes repeated blocks, which have names unless there are none.
+func (e encoder) blocks(ctx context.Context, a *attribute, at string, blocks []attr.Value, names []string) error {
+	if err := e.EncodeArrayLen(len(blocks)); err != nil {
+		return err
+	}
+	for i, block := range blocks {
+		values := inside(block)
+		switch {
+		case !known(block):
+			if err := encodeValue(ctx, block, e.Encoder, e.out); err != nil {
+				return err
+			}
+			continue
+		case names != nil:
+			values[nameOfBlock] = nameValue(names[i])
+		}
+		if err := e.object(ctx, a.sent, values, at+"."); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // encodeValue writes numbers as text, for the reason at NumbersAsText.
@@ -183,8 +314,6 @@ func encodeValue(ctx context.Context, value attr.Value, to *msgpack.Encoder, out
 		return err
 	}
 	switch value := value.(type) {
-	case types.Object:
-		return encodeEach(ctx, value.Attributes(), to, out)
 	case types.Map:
 		return encodeEach(ctx, value.Elements(), to, out)
 	case types.List:

@@ -22,16 +22,17 @@ type terraformCommand struct {
 	JSON         bool   `name:"json" help:"Print one JSON object a line."`
 }
 
-// terraformSteps are the measured steps, in order. A bar is in processor seconds for 1,000 jobs.
+// terraformSteps are the measured steps, in order. A bar is in processor seconds for 1,000 jobs, and most in times of
+// what Terraform needs for as many terraform_data, which do nothing.
 var terraformSteps = []struct {
-	name string
-	bar  float64 // 0 without one
-	args []string
+	name      string
+	bar, most float64 // 0 without one
+	args      []string
 }{
-	{"create", 60, []string{"apply", "-auto-approve"}},
+	{"create", 60, 0, []string{"apply", "-auto-approve"}},
 	// Exit code 0 means that the plan is empty.
-	{"empty plan", 20, []string{"plan", "-detailed-exitcode"}},
-	{"empty plan -refresh=false", 0, []string{"plan", "-detailed-exitcode", "-refresh=false"}},
+	{"empty plan", 20, 2, []string{"plan", "-detailed-exitcode"}},
+	{"empty plan -refresh=false", 0, 0, []string{"plan", "-detailed-exitcode", "-refresh=false"}},
 }
 
 // Validate checks numbers and files, and reports all problems.
@@ -75,6 +76,15 @@ func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 		}
 		estates = append(estates, e)
 	}
+	idle, err := newWorkspace(filepath.Join(dir, "idle"), c.Terraform, map[string]any{
+		"resource": map[string]any{"terraform_data": map[string]any{"j": map[string]any{
+			"for_each": "${local.reports}", "input": "${each.value}",
+		}}},
+		"locals": map[string]any{"reports": titles(c.Jobs)},
+	})
+	if err != nil {
+		return err
+	}
 	var missed []error
 	for _, step := range terraformSteps {
 		r := Result{Bench: "terraform " + step.name, Database: "sqlite", Unit: "CPU s", Jobs: some(c.Jobs)}
@@ -84,7 +94,11 @@ func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 				return fmt.Errorf("%s with %s: %w", step.name, e.provider, err)
 			}
 		}
-		r.Value = seconds[0]
+		ceiling, err := idle.terraform(ctx, step.args...)
+		if err != nil {
+			return err
+		}
+		r.Value, r.Ceiling, r.Ratio = seconds[0], some(ceiling), some(seconds[0]/ceiling)
 		if len(seconds) > 1 {
 			r.PeerValue, r.PeerRatio = some(seconds[1]), some(seconds[0]/seconds[1])
 		}
@@ -97,14 +111,30 @@ func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
 		if r.Bar != nil && r.Value > *r.Bar {
 			missed = append(missed, fmt.Errorf("terraform %s: %.1f seconds of processor time are above the bar of %.1f", step.name, r.Value, *r.Bar))
 		}
+		if step.most > 0 && *r.Ratio > step.most {
+			missed = append(missed, fmt.Errorf("terraform %s takes %.1f times the processor time of as many terraform_data; the most is %g",
+				step.name, *r.Ratio, step.most))
+		}
 	}
 	return errors.Join(missed...)
+}
+
+// workspace is a directory with a configuration of Terraform.
+type workspace struct{ dir, client string }
+
+func newWorkspace(dir, client string, configuration map[string]any) (workspace, error) {
+	text, err := json.MarshalIndent(configuration, "", "  ")
+	if err != nil {
+		return workspace{}, err
+	}
+	return workspace{dir, client}, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "main.tf.json"), text, 0o600))
 }
 
 // estate is a configuration of many jobs that one build of the provider manages on its own node.
 type estate struct {
 	*apiNode
-	dir, client, provider string
+	workspace
+	provider string
 }
 
 // newEstate starts the node and writes the configuration into a new directory.
@@ -120,39 +150,27 @@ func newEstate(ctx context.Context, dir, client, provider string, jobs int) (*es
 	if err != nil {
 		return nil, err
 	}
-	e := &estate{n, dir, client, provider}
-	if err := e.configure(jobs); err != nil {
-		return nil, errors.Join(err, e.close())
-	}
-	return e, nil
-}
-
-// configure writes the configuration, and how Terraform finds the provider.
-func (e *estate) configure(jobs int) error {
-	// A separate directory, because Terraform takes any terraform-provider-carillon_* for the provider.
-	plugins := filepath.Join(e.dir, "plugins")
-	err := errors.Join(os.Mkdir(plugins, 0o700),
-		os.Symlink(e.provider, filepath.Join(plugins, "terraform-provider-carillon")),
-		os.WriteFile(filepath.Join(e.dir, "terraform.rc"), fmt.Appendf(nil,
-			"provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", plugins), 0o600))
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(map[string]any{
+	w, err := newWorkspace(dir, client, map[string]any{
 		"terraform": map[string]any{
 			"required_providers": map[string]any{"carillon": map[string]any{"source": "carillon-dev/carillon"}},
 		},
-		"provider": map[string]any{"carillon": map[string]any{"endpoint": e.url, "token": e.token}},
+		"provider": map[string]any{"carillon": map[string]any{"endpoint": n.url, "token": n.token}},
 		"resource": map[string]any{
 			"carillon_app": map[string]any{"a": map[string]any{"name": "bench"}},
 			"carillon_job": map[string]any{"j": manyJobs()},
 		},
 		"locals": map[string]any{"reports": titles(jobs)},
-	}, "", "  ")
+	})
+	// A separate directory, because Terraform takes any terraform-provider-carillon_* for the provider.
+	plugins := filepath.Join(dir, "plugins")
+	err = errors.Join(err, os.Mkdir(plugins, 0o700),
+		os.Symlink(provider, filepath.Join(plugins, "terraform-provider-carillon")),
+		os.WriteFile(filepath.Join(dir, "terraform.rc"), fmt.Appendf(nil,
+			"provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", plugins), 0o600))
 	if err != nil {
-		return err
+		return nil, errors.Join(err, n.close())
 	}
-	return os.WriteFile(filepath.Join(e.dir, "main.tf.json"), text, 0o600)
+	return &estate{n, w, provider}, nil
 }
 
 // manyJobs is a job as in a real installation: a webhook with a secret, headers and retries, at its own time.
@@ -180,18 +198,18 @@ func titles(jobs int) map[string]string {
 	return all
 }
 
-func (e *estate) command(ctx context.Context, args ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, e.client, args...)
-	command.Dir = e.dir
-	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(e.dir, "terraform.rc"), "CHECKPOINT_DISABLE=1",
+func (w workspace) command(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, w.client, args...)
+	command.Dir = w.dir
+	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(w.dir, "terraform.rc"), "CHECKPOINT_DISABLE=1",
 		"TF_IN_AUTOMATION=1")
 	return command
 }
 
 // terraform runs a command and returns the processor seconds of it and of the providers that it
 // started. The kernel adds these because Terraform waits for them.
-func (e *estate) terraform(ctx context.Context, args ...string) (float64, error) {
-	command := e.command(ctx, append(args, "-input=false", "-no-color")...)
+func (w workspace) terraform(ctx context.Context, args ...string) (float64, error) {
+	command := w.command(ctx, append(args, "-input=false", "-no-color")...)
 	if out, err := command.CombinedOutput(); err != nil {
 		const most = 4000
 		return 0, fmt.Errorf("terraform %s: %w\n%s", args[0], err, out[max(0, len(out)-most):])

@@ -1,0 +1,159 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/provider/binding"
+)
+
+// Names are the names of named blocks in the order in which Terraform has them, by the place of the blocks, such as
+// target.webhook.signing.secret. Terraform compares lists by position, while the order of these blocks has no meaning.
+// So a plan keeps each block where the state has it, and a change shows nothing but what changed.
+type Names map[string][]string
+
+// inOrder returns the keys of blocks: first those of n in its order, then the others by name.
+func (n Names) inOrder(at string, blocks map[string]attr.Value) []string {
+	var all []string
+	for _, name := range n[at] {
+		if _, there := blocks[name]; there {
+			all = append(all, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// planned returns the order of a planned state; n is that of the state before.
+func (n Names) planned(config Names) Names {
+	all := Names{}
+	for at, names := range config {
+		all[at] = placed(n[at], names)
+	}
+	return all
+}
+
+// placed keeps the names of before at their places. New names take the places of removed ones, and then follow. A
+// place that is still free gets the last name.
+func placed(before, names []string) []string {
+	added := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(before, name) })
+	all := slices.Clone(before)
+	for i := 0; i < len(all); i++ {
+		if slices.Contains(names, all[i]) {
+			continue
+		}
+		if len(added) > 0 {
+			all[i], added = added[0], added[1:]
+			continue
+		}
+		for len(all) > i && !slices.Contains(names, all[len(all)-1]) {
+			all = all[:len(all)-1]
+		}
+		if len(all) > i {
+			all[i], all = all[len(all)-1], all[:len(all)-1]
+		}
+	}
+	return append(all, added...)
+}
+
+// moved reports whether a block of a plan has another position in the configuration or in the state before, which
+// Terraform refuses unless a provider asks for the rules of providers that are older than its type system.
+func (n Names) moved(config, before Names) bool {
+	for at, names := range n {
+		if !slices.Equal(names, config[at]) {
+			return true
+		}
+		for i, name := range names {
+			if was := slices.Index(before[at], name); was >= 0 && was != i {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nameValue returns the value of a block's name.
+func nameValue(key string) types.String {
+	if binding.IsUnknownName(key) {
+		return types.StringUnknown()
+	}
+	return types.StringValue(key)
+}
+
+// duplicate is a block with the name of another one.
+type duplicate struct {
+	at, name string
+	index    int
+}
+
+// report adds an error for each duplicate.
+func report(diags *diag.Diagnostics, twice []duplicate) {
+	for _, one := range twice {
+		steps := strings.Split(one.at, ".")
+		at := path.Root(steps[0])
+		for _, step := range steps[1:] {
+			at = at.AtName(step)
+		}
+		diags.AddAttributeError(at.AtListIndex(one.index).AtName(nameOfBlock), "Two blocks have the same name",
+			binding.WithCode(fmt.Sprintf("%s: two %s blocks have the name %q; give each a name of its own", one.at, steps[len(steps)-1],
+				one.name), input.CodeNameTaken))
+	}
+}
+
+// Diagnostics converts diagnostics to those of the protocol. Names are those of the configuration, to which Terraform
+// refers.
+func (n Names) Diagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
+	var all []*tfprotov6.Diagnostic
+	for _, d := range diags {
+		one := &tfprotov6.Diagnostic{Severity: tfprotov6.DiagnosticSeverityWarning, Summary: d.Summary(), Detail: d.Detail()}
+		if d.Severity() == diag.SeverityError {
+			one.Severity = tfprotov6.DiagnosticSeverityError
+		}
+		if at, ok := d.(diag.DiagnosticWithPath); ok {
+			one.Attribute = n.pathOf(at.Path())
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// pathOf converts a path to that of the protocol: a named block to its position. A block that the configuration does
+// not have, such as a removed one, leads to all of its kind.
+func (n Names) pathOf(p path.Path) *tftypes.AttributePath {
+	var steps []tftypes.AttributePathStep
+	at := ""
+	for _, step := range p.Steps() {
+		switch step := step.(type) {
+		case path.PathStepAttributeName:
+			steps, at = append(steps, tftypes.AttributeName(string(step))), strings.TrimPrefix(at+"."+string(step), ".")
+		case path.PathStepElementKeyInt:
+			steps = append(steps, tftypes.ElementKeyInt(int64(step)))
+		case path.PathStepElementKeyString:
+			names, are := n[at]
+			i := slices.Index(names, string(step))
+			switch {
+			case !are:
+				steps = append(steps, tftypes.ElementKeyString(string(step)))
+			case i < 0:
+				return tftypes.NewAttributePathWithSteps(steps)
+			default:
+				steps = append(steps, tftypes.ElementKeyInt(int64(i)))
+			}
+		}
+	}
+	return tftypes.NewAttributePathWithSteps(steps)
+}

@@ -1,0 +1,1 @@
+schedules = { x = "@daily", y = "0 0 12 * * ?" }
