@@ -57,8 +57,9 @@ func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.S
 			one.Kind, one.Attributes = tfconfig.Single, lintSchema(t, nested.Attributes)
 		case schema.ListNestedAttribute:
 			one.Kind, one.Attributes = tfconfig.Repeated, lintSchema(t, nested.NestedObject.Attributes)
-		case schema.MapNestedAttribute:
-			one.Kind, one.Attributes = tfconfig.Labelled, lintSchema(t, nested.NestedObject.Attributes)
+			if one.Attributes["name"].Required {
+				one.Kind = tfconfig.Named
+			}
 		default:
 			one.Kind = lintKind(a.GetType())
 		}

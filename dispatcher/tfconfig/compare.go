@@ -218,17 +218,17 @@ func (c *comparison) block(schema Schema, files, server map[string]any, at *node
 		case name == "bounds" && part == nil: // Terraform does not manage them
 		case a.Kind == Single:
 			c.single(a.Attributes, files[key], server[key], part, here)
-		case a.Kind == Labelled:
-			c.members(files[key], server[key], part, func(label string, x, y any, inner *node) {
-				c.single(a.Attributes, x, y, inner, here+"["+strconv.Quote(label)+"]")
+		case a.Kind == Named:
+			c.members(files[key], server[key], part, func(key string, x, y any, inner *node) {
+				c.single(a.Attributes, x, y, inner, here+"["+strconv.Quote(key)+"]")
 			})
 		case a.Kind == Repeated:
 			c.elements(files[key], server[key], part, func(i int, x, y any, inner *node) {
 				c.single(a.Attributes, x, y, inner, here+"["+strconv.Itoa(i)+"]")
 			})
 		case a.Kind == TextMap:
-			c.members(files[key], server[key], part, func(label string, x, y any, inner *node) {
-				c.value(x, y, inner, here+"["+strconv.Quote(label)+"]")
+			c.members(files[key], server[key], part, func(key string, x, y any, inner *node) {
+				c.value(x, y, inner, here+"["+strconv.Quote(key)+"]")
 			})
 		default:
 			if part.allKnown() {

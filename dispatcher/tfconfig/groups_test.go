@@ -136,18 +136,23 @@ resource "carillon_endpoint_group" "g" {
   strategy = var.v
   dynamic "endpoint" {
     for_each = var.v
-    labels   = [endpoint.key]
-    content { url = endpoint.value }
+    content {
+      name = endpoint.key
+      url  = endpoint.value
+    }
   }
   eject_after = var.v
   dynamic "dns" {
     for_each = var.v
-    labels   = [dns.key]
-    content { name = dns.value }
+    content {
+      name     = dns.key
+      hostname = dns.value
+    }
   }
-  dns "known" {
-    name = var.v
-    type = var.v
+  dns {
+    name     = "known"
+    hostname = var.v
+    type     = var.v
   }
   health_check {
     interval          = var.v

@@ -82,7 +82,8 @@ resource "carillon_job" "j" {
   target {
     webhook { url = "https://example.com/" }
   }
-  trigger "t" {
+  trigger {
+    name       = "t"
     expression = %s
     timezone   = "UTC"
   }
@@ -121,7 +122,7 @@ resource "carillon_app" "a" {
 		},
 		"a trigger renamed from its own name": {
 			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"t\"")},
-			want:  map[string]string{"name_taken": "main.tf:10:17"},
+			want:  map[string]string{"name_taken": "main.tf:11:17"},
 		},
 		"no zone anywhere": {
 			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(app+job, "", `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
@@ -148,13 +149,7 @@ resource "carillon_app" "a" {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			for file, text := range tt.files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			found := lint(t, dir)
+			found := lint(t, directory(t, tt.files))
 			for code, part := range tt.want {
 				if !strings.Contains(found, "("+code+")") || !strings.Contains(found, part) {
 					t.Errorf("found\n%swant code %s and %q", found, code, part)

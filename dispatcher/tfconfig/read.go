@@ -53,7 +53,7 @@ func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 		r.nested(n, given, schema)
 	}
 	for _, name := range schema.names() {
-		if a := schema[name]; a.Required && a.Kind != Labelled && n.parts[field(name)] == nil {
+		if a := schema[name]; a.Required && n.parts[field(name)] == nil {
 			r.add(n.at, input.CodeRequired, "%s is missing", name)
 			n.parts[field(name)] = &node{at: n.at, name: name, unknown: true}
 		}
@@ -65,7 +65,7 @@ func (r reader) block(n *node, body *hclsyntax.Body, schema Schema) *node {
 func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 	n.parts[name] = &node{at: at, name: name, unknown: true}
 	for other, its := range fields { // the names that blocks had when they were attributes, and have in the API
-		if a, ok := schema[other]; ok && its == name {
+		if a := schema[other]; a.isBlock() && its == name {
 			r.add(at, CodeForm, "%s", blockForm(other, a))
 			return
 		}
@@ -81,8 +81,8 @@ func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 // blockForm returns the syntax of a block.
 func blockForm(name string, a Attribute) string {
 	switch a.Kind {
-	case Labelled:
-		return fmt.Sprintf("%s is a block with a name: write %s \"NAME\" { … } for each, without =", name, name)
+	case Named:
+		return fmt.Sprintf("%s is a block: write %s { … } with name = \"NAME\" for each, without =", name, name)
 	case Repeated:
 		return fmt.Sprintf("%s is a block: write %s { … } for each, without = and [ ]", name, name)
 	}
@@ -102,51 +102,65 @@ func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema) {
 		r.unknown(n, given.TypeRange, given.Type, schema)
 	case !a.isBlock():
 		r.add(given.TypeRange, CodeForm, "%s is an attribute: write %s = …", given.Type, given.Type)
-	case a.Kind == Labelled && len(given.Labels) != 1 || a.Kind != Labelled && len(given.Labels) > 0:
+	case a.Kind == Named && len(given.Labels) > 0:
+		r.add(given.LabelRanges[0], CodeForm, "%s has no label; write name = %q inside", given.Type, given.Labels[0])
+		n.parts[field(given.Type)] = &node{at: given.DefRange(), name: given.Type, unknown: true}
+	case len(given.Labels) > 0:
 		r.add(given.TypeRange, CodeForm, "%s", blockForm(given.Type, a))
 	default:
-		one := &node{at: given.DefRange(), kind: given.Type}
-		if a.Kind == Labelled {
-			one.name = given.Labels[0]
-		}
-		r.put(n, one, given.Body, a)
+		r.put(n, &node{at: given.DefRange(), kind: given.Type}, given.Body, a)
 	}
 }
 
-// put reads the body of a block into one, and adds that to n. A label is the name of one already.
+// put reads the body of a block into one, and adds that to n.
 func (r reader) put(n, one *node, body *hclsyntax.Body, a Attribute) {
 	key := field(one.kind)
-	if a.Kind == Single {
-		if n.parts[key] != nil {
-			r.add(one.at, CodeTwice, "block %s is given twice", one.kind)
-			return
-		}
+	all := n.parts[key]
+	switch {
+	case a.Kind == Single && all != nil:
+		r.add(one.at, CodeTwice, "block %s is given twice", one.kind)
+	case a.Kind == Single:
 		one.name = one.kind
 		n.parts[key] = r.block(one, body, a.Attributes)
-		return
-	}
-	all := n.parts[key]
-	if all == nil {
-		all = &node{at: one.at, name: one.kind, isList: a.Kind == Repeated}
-		if a.Kind == Labelled {
-			all.parts = map[string]*node{}
+	case a.Kind == Repeated:
+		if all == nil {
+			all = &node{at: one.at, name: one.kind, isList: true}
+			n.parts[key] = all
 		}
-		n.parts[key] = all
-	}
-	if a.Kind == Repeated {
 		one.name = strconv.Itoa(len(all.list))
 		all.list = append(all.list, r.block(one, body, a.Attributes))
+	default:
+		if all == nil {
+			all = &node{at: one.at, name: one.kind, parts: map[string]*node{}}
+			n.parts[key] = all
+		}
+		r.named(all, one, body, a)
+	}
+}
+
+// named adds a block to all blocks of its type, by its name. All are unknown if its name is, because it may be any.
+func (r reader) named(all, one *node, body *hclsyntax.Body, a Attribute) {
+	others := &hclsyntax.Body{Attributes: maps.Clone(body.Attributes), Blocks: body.Blocks}
+	delete(others.Attributes, "name")
+	r.block(one, others, a.Attributes)
+	var name *node
+	if given := body.Attributes["name"]; given != nil {
+		name = r.attribute(given, Attribute{Kind: Text})
+	}
+	if name == nil {
+		r.add(one.at, input.CodeRequired, "%s has no name; write name = \"NAME\" inside", one.kind)
+	}
+	text, known := name.text()
+	if !known || all.unknown {
+		all.unknown, all.parts = true, nil
 		return
 	}
-	if all.unknown { // after a dynamic block with unknown elements
-		r.block(one, body, a.Attributes)
+	if first := all.parts[text]; first != nil {
+		r.add(name.at, CodeTwice, "%s %q is given twice, first in line %d; give each a name of its own", one.kind, text, first.at.Start.Line)
 		return
 	}
-	if all.parts[one.name] != nil {
-		r.add(one.at, CodeTwice, "block %s %q is given twice", one.kind, one.name)
-		return
-	}
-	all.parts[one.name] = r.block(one, body, a.Attributes)
+	one.name = text
+	all.parts[text] = one
 }
 
 // dynamic reads a dynamic block: once for each element, or once with unknown elements.
@@ -160,6 +174,9 @@ func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema) {
 		return
 	case content < 0 || given.Body.Attributes["for_each"] == nil:
 		return // terraform validate reports it
+	}
+	if labels := given.Body.Attributes["labels"]; labels != nil {
+		r.add(labels.NameRange, CodeForm, "%s has no labels; write name = … in content", name)
 	}
 	body, iterator := given.Body.Blocks[content].Body, name
 	if attribute := given.Body.Attributes["iterator"]; attribute != nil {
@@ -176,27 +193,8 @@ func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema) {
 	for _, element := range elements {
 		inner, one := r, &node{at: given.DefRange(), kind: name}
 		inner.scope = r.scope.with(iterator, cty.ObjectVal(map[string]cty.Value{"key": element.key, "value": element.value}))
-		if a.Kind == Labelled {
-			if one.name, ok = labelOf(given.Body, inner.scope); !ok {
-				n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
-				return
-			}
-		}
 		inner.put(n, one, body, a)
 	}
-}
-
-// labelOf evaluates the label of a dynamic block.
-func labelOf(body *hclsyntax.Body, s scope) (label string, ok bool) {
-	attribute := body.Attributes["labels"]
-	if attribute == nil {
-		return "", false
-	}
-	labels, ok := elementsOf(s.value(attribute.Expr))
-	if !ok || len(labels) != 1 || labels[0].value.Type() != cty.String || !labels[0].value.IsKnown() || labels[0].value.IsNull() {
-		return "", false
-	}
-	return labels[0].value.AsString(), true
 }
 
 // element is one element of a for_each.

@@ -45,8 +45,7 @@ func TestCompareFollowsRenamedTriggers(t *testing.T) {
 			t.Parallel()
 			dir, text := written(t, named(tt.files))
 			for to, from := range tt.from {
-				label := fmt.Sprintf("trigger %q {\n", to)
-				text = strings.Replace(text, label, label+fmt.Sprintf("renamed_from = %q\n", from), 1)
+				text = strings.Replace(text, fmt.Sprintf("= %q\n    expression", to), fmt.Sprintf("= %q\n renamed_from = %q\n expression", to, from), 1)
 			}
 			if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

@@ -197,7 +197,7 @@ func (l *loader) resource(block *hclsyntax.Block, s scope) {
 // Kind is the syntax of a part of a resource.
 type Kind string
 
-// The kinds. Those up to Labelled are attributes, the others are blocks.
+// The kinds. Those up to TextMap are attributes, the others are blocks.
 const (
 	Text      Kind = "text"
 	Flag      Kind = "flag"      // true or false
@@ -210,9 +210,9 @@ const (
 	Durations Kind = "durations" // a list of durations
 	TextMap   Kind = "text_map"  // texts by name
 
-	Single   Kind = "block"    // a block that may be given once
-	Repeated Kind = "blocks"   // a block that may be repeated, in order
-	Labelled Kind = "labelled" // blocks with a name as their label
+	Single   Kind = "block"  // a block that may be given once
+	Repeated Kind = "blocks" // a block that may be repeated, in order
+	Named    Kind = "named"  // blocks that each have a name of their own as an attribute
 )
 
 // Attribute is an attribute or a block of a resource.
@@ -221,7 +221,7 @@ type Attribute struct {
 	Required bool `json:"required,omitempty"`
 	// ReadOnly is true if only the server sets it.
 	ReadOnly bool `json:"read_only,omitempty"`
-	// Attributes are the attributes of a block.
+	// Attributes are the attributes of a block, for Named without name.
 	Attributes Schema `json:"attributes,omitempty"`
 }
 
@@ -246,11 +246,24 @@ var Schemas = sync.OnceValue(func() map[string]Schema {
 	if err := json.Unmarshal(schemaText, &all); err != nil {
 		panic(fmt.Sprintf("schema.json: %v", err)) // the provider's test wrote it
 	}
+	for _, schema := range all {
+		schema.omitNames()
+	}
 	return all
 })
 
+// omitNames removes the names of Named blocks. They are keys in the API, where a DNS member has another name.
+func (s Schema) omitNames() {
+	for _, a := range s {
+		if a.Kind == Named {
+			delete(a.Attributes, "name")
+		}
+		a.Attributes.omitNames()
+	}
+}
+
 func (a Attribute) isBlock() bool {
-	return a.Kind == Single || a.Kind == Repeated || a.Kind == Labelled
+	return a.Kind == Single || a.Kind == Repeated || a.Kind == Named
 }
 
 // names returns the names that a user may write, in order.
@@ -265,7 +278,9 @@ func (s Schema) names() []string {
 }
 
 // fields are the names that the API has for some attributes and blocks.
-var fields = map[string]string{"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "mute": "mutes", "secret": "secrets"}
+var fields = map[string]string{
+	"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "mute": "mutes", "secret": "secrets", "hostname": "name",
+}
 
 // field returns the API's name of an attribute.
 func field(name string) string {

@@ -260,7 +260,7 @@ func empty(value any) bool {
 // names in the API, so that its JSON pointers lead to nodes.
 type node struct {
 	at hcl.Range
-	// name is its name in the file: the name of an attribute or block, a label, a key or an index.
+	// name is its name in the file: the name of an attribute or block, a key or an index.
 	name string
 	kind string // the type of a block or resource
 	// unknown is true if the value is unknown here, or wrong and already reported.

@@ -109,7 +109,7 @@ type writer struct {
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
 var order = []string{
-	"app", "name", "description", "enabled", "expression", "timezone", "url", "method", "function", "queue_arn", "topic_arn",
+	"app", "name", "hostname", "description", "enabled", "expression", "timezone", "url", "method", "function", "queue_arn", "topic_arn",
 	"reference", "value", "target", "destination", "webhook", "lambda", "group", "sqs", "sns", "retry", "trigger", "jobs",
 	"on_success", "on_failure", "on_misfire",
 }
@@ -165,25 +165,29 @@ func (w *writer) block(body *hclwrite.Body, schema Schema, tree map[string]any, 
 
 // blocks writes the blocks of one name.
 func (w *writer) blocks(body *hclwrite.Body, name string, a Attribute, value any, path []string) {
-	one := func(labels []string, tree any, path []string) {
+	one := func(own string, tree any, path []string) {
 		inner, _ := tree.(map[string]any)
 		if len(body.Attributes()) > 0 || len(body.Blocks()) > 0 {
 			body.AppendNewline()
 		}
-		w.block(body.AppendNewBlock(name, labels).Body(), a.Attributes, inner, path)
+		block := body.AppendNewBlock(name, nil).Body()
+		if own != "" {
+			block.SetAttributeValue("name", cty.StringVal(own))
+		}
+		w.block(block, a.Attributes, inner, path)
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		if a.Kind == Single {
-			one(nil, value, path)
+			one("", value, path)
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			one([]string{key}, value[key], append(slices.Clone(path), key))
+			one(key, value[key], append(slices.Clone(path), key))
 		}
 	case []any:
 		for _, element := range value {
-			one(nil, element, path)
+			one("", element, path)
 		}
 	}
 }

@@ -162,8 +162,10 @@ resource "carillon_job" "a" {
   retry { max_attempts = 5 }
   dynamic "trigger" {
     for_each = var.url
-    labels   = [trigger.key]
-    content { expression = trigger.value }
+    content {
+      name       = trigger.key
+      expression = trigger.value
+    }
   }
 }
 resource "carillon_job" "b" {
@@ -231,7 +233,8 @@ resource "carillon_job" "a" {
   target {
     webhook { url = "https://example.com/" }
   }
-  trigger "berlin" {
+  trigger {
+    name        = "berlin"
     expression  = "0 30 8 * * ?"
     calendar    = "closed"
     on_excluded = "next_included"

@@ -28,28 +28,32 @@ resource "carillon_endpoint_group" "_9-workers" {
     }
   }
 
-  dns "others" {
-    name = "_http._tcp.internal"
+  dns {
+    name     = "others"
+    hostname = "_http._tcp.internal"
     labels = {
       zone = "b"
     }
     type = "SRV"
   }
 
-  dns "pods" {
-    name = "pods.internal"
-    port = 8080
+  dns {
+    name     = "pods"
+    hostname = "pods.internal"
+    port     = 8080
   }
 
-  endpoint "a" {
-    url = "https://a.example.com"
+  endpoint {
+    name = "a"
+    url  = "https://a.example.com"
     labels = {
       zone = "a"
     }
     weight = 3
   }
 
-  endpoint "b" {
+  endpoint {
+    name   = "b"
     url    = "https://b.example.com"
     backup = true
   }

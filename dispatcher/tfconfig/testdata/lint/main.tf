@@ -37,13 +37,15 @@ resource "carillon_job" "each" {
       retries = 3
     }
   }
-  trigger "morning" {
+  trigger {
+    name          = "morning"
     expression    = each.value
     timezon       = var.zone
     misfire_after = "60"
     calendar      = carillon_calendar.holidays.name
   }
-  trigger "gap" {
+  trigger {
+    name       = "gap"
     expression = "0 30 2 * * ?"
     timezone   = var.zone
   }
@@ -69,8 +71,8 @@ resource "carillon_job" "dynamic" {
   }
   dynamic "trigger" {
     for_each = toset(["never", "often"])
-    labels   = [trigger.value]
     content {
+      name       = trigger.value
       expression = trigger.value == "never" ? "0 0 0 30 2 ?" : "rate(5m)"
       descripton = "x"
     }
@@ -92,8 +94,8 @@ resource "carillon_job" "unknown" {
   }
   dynamic "trigger" {
     for_each = each.value.triggers
-    labels   = [trigger.key]
     content {
+      name      = trigger.key
       expresion = trigger.value
     }
   }

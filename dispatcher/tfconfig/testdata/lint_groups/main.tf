@@ -9,11 +9,13 @@ resource "carillon_endpoint_group" "workers" {
   app      = carillon_app.billing.name
   name     = "workers"
   strategy = "round-robin"
-  endpoint "a" {
+  endpoint {
+    name   = "a"
     url    = "https://a.example.com/?x=1"
     wieght = 3
   }
-  endpoint "b" {
+  endpoint {
+    name   = "b"
     url    = "https://b.example.com:8443"
     weight = 101
   }

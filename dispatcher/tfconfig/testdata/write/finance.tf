@@ -70,20 +70,23 @@ resource "carillon_job" "_9-nightly" {
     max_attempts = 5
   }
 
-  trigger "berlin" {
+  trigger {
+    name        = "berlin"
     expression  = "0 30 8 * * ?"
     timezone    = "Europe/Berlin"
     calendar    = carillon_calendar.closed.name
     on_excluded = "next_included"
   }
 
-  trigger "both" {
+  trigger {
+    name       = "both"
     expression = "0 0 12 * * ?"
     timezone   = "UTC"
     overlap    = "both"
   }
 
-  trigger "interval" {
+  trigger {
+    name       = "interval"
     expression = "rate(5m)"
   }
 }
