@@ -50,7 +50,11 @@ func lint(t *testing.T, dir string) string {
 		if p.Warning {
 			kind = "warning"
 		}
-		fmt.Fprintf(&b, "%s:%d:%d: %s: %s: %s (%s)\n", filepath.Base(p.File), p.Line, p.Column, p.Resource, kind, p.Message, p.Code)
+		file, err := filepath.Rel(dir, p.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s:%d:%d: %s: %s: %s (%s)\n", file, p.Line, p.Column, p.Resource, kind, p.Message, p.Code)
 	}
 	return b.String()
 }

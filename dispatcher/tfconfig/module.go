@@ -12,12 +12,16 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 )
 
-// Module has the resources of Carillon in one directory, and the problems of their syntax.
+// Module has the resources of Carillon in one directory and the local modules that it calls, and the problems of
+// their syntax.
 type Module struct {
 	Resources []*Resource
 	Problems  []Problem
+	// Called has the directories of the modules that it calls.
+	Called map[string]bool
 }
 
 // Problem is a problem in a file.
@@ -42,46 +46,68 @@ const (
 	CodeReadOnly = "hcl_read_only" // only the server sets it
 	CodeType     = "hcl_type"      // a value of another type
 	CodeTwice    = "hcl_twice"     // given twice
-	CodeNotRead  = "hcl_not_read"  // a file in another syntax
+	CodeNotRead  = "hcl_not_read"  // a file in another syntax, or a module that is missing
 )
 
-// Load reads the files of one directory. The error is about reading them; their problems are in the module. Paths in
-// the module begin with dir.
+// Load reads the files of one directory, and of the local modules that it calls. The error is about reading the
+// directory; problems of the files are in the module. Paths in the module begin with dir.
 func Load(dir string) (*Module, error) {
+	l := &loader{module: &Module{Called: map[string]bool{}}, root: dir, configs: map[string]*config{}, functions: functionsIn(dir)}
+	root := &moduleInstance{loader: l, path: ".", found: map[string]cty.Value{}, calls: map[string]*call{}}
+	var err error
+	if root.config, err = l.load(root.path); err != nil {
+		return nil, err
+	}
+	root.arguments, root.outer = root.values, root.scope()
+	root.read()
+	l.module.Problems = unique(l.module.Problems)
+	return l.module, nil
+}
+
+// load reads the files of one directory, once. path leads there from the root module.
+func (l *loader) load(path string) (*config, error) {
+	if c, done := l.configs[path]; done {
+		return c, nil
+	}
+	dir := filepath.Join(l.root, path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := loader{module: &Module{}, variables: map[string]cty.Value{}, locals: map[string]hcl.Expression{}}
-	given := map[string][]byte{} // values of variables, by file
+	c := &config{variables: map[string]variable{}, values: map[string]hcl.Expression{}, locals: map[string]hcl.Expression{},
+		outputs: map[string]hcl.Expression{}, modules: map[string]*hclsyntax.Block{}}
+	var values []string // files with values of variables
 	for _, entry := range entries {
 		name, path := entry.Name(), filepath.Join(dir, entry.Name())
-		if entry.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") {
-			continue
-		}
-		isValues := name == "terraform.tfvars" || strings.HasSuffix(name, ".auto.tfvars")
 		switch {
+		case entry.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~"):
 		case strings.HasSuffix(name, ".tf.json") || strings.HasSuffix(name, ".tfvars.json"):
 			notRead := problemAt(hcl.Range{Filename: path, Start: hcl.InitialPos}, CodeNotRead, "JSON syntax is not read; only HCL is")
 			notRead.Warning = true
 			l.module.add("", notRead)
-			continue
-		case !strings.HasSuffix(name, ".tf") && !isValues:
-			continue
+		case name == "terraform.tfvars":
+			values = slices.Insert(values, 0, path)
+		case strings.HasSuffix(name, ".auto.tfvars"):
+			values = append(values, path)
+		case strings.HasSuffix(name, ".tf"):
+			body, err := l.parse(path)
+			if err != nil {
+				return nil, err
+			}
+			c.declare(body)
 		}
-		text, err := os.ReadFile(path)
+	}
+	for _, path := range values {
+		body, err := l.parse(path)
 		if err != nil {
 			return nil, err
 		}
-		if isValues {
-			given[path] = text
-			continue
+		for name, attribute := range body.Attributes {
+			c.values[name] = attribute.Expr
 		}
-		l.file(path, text)
 	}
-	l.values(given)
-	l.resources()
-	return l.module, nil
+	l.configs[path] = c
+	return c, nil
 }
 
 // Directories returns dir and the directories below it that contain Terraform files, without hidden ones, such as the
@@ -102,12 +128,22 @@ func Directories(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-// loader collects the declarations in the files of a module.
+// loader reads the files of the root module and of those that are called from there.
 type loader struct {
 	module    *Module
-	variables map[string]cty.Value
+	root      string             // its directory
+	configs   map[string]*config // of directories, by the path from the root
+	functions map[string]function.Function
+}
+
+// config has the declarations in the files of one directory.
+type config struct {
+	variables map[string]variable
+	values    map[string]hcl.Expression // of variables, if it is the root module
 	locals    map[string]hcl.Expression
-	blocks    []*hclsyntax.Block // resources of Carillon
+	outputs   map[string]hcl.Expression
+	modules   map[string]*hclsyntax.Block // calls
+	resources []*hclsyntax.Block          // of Carillon
 }
 
 func problemAt(at hcl.Range, code, format string, args ...any) Problem {
@@ -131,47 +167,33 @@ func (l *loader) diagnostics(path string, diags hcl.Diagnostics) {
 	}
 }
 
-// file collects the declarations of one file.
-func (l *loader) file(path string, text []byte) {
+// parse reads one file. What is not HCL is a problem, and the rest of the file counts.
+func (l *loader) parse(path string) (*hclsyntax.Body, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
 	parsed, diags := hclsyntax.ParseConfig(text, path, hcl.InitialPos)
 	l.diagnostics(path, diags)
-	body, ok := parsed.Body.(*hclsyntax.Body)
-	if !ok {
-		return
-	}
+	return parsed.Body.(*hclsyntax.Body), nil //nolint:forcetypeassert // ParseConfig returns nothing else
+}
+
+// declare collects the declarations of one file.
+func (c *config) declare(body *hclsyntax.Body) {
 	for _, block := range body.Blocks {
 		switch {
 		case block.Type == "locals":
 			for name, attribute := range block.Body.Attributes {
-				l.locals[name] = attribute.Expr
+				c.locals[name] = attribute.Expr
 			}
 		case block.Type == "variable" && len(block.Labels) == 1:
-			l.variables[block.Labels[0]] = cty.DynamicVal // without a default, and for null, which a caller replaces
-			if attribute := block.Body.Attributes["default"]; attribute != nil {
-				if value, diags := attribute.Expr.Value(nil); !diags.HasErrors() && !value.IsNull() {
-					l.variables[block.Labels[0]] = value
-				}
-			}
+			c.variables[block.Labels[0]] = variableOf(block.Body)
+		case block.Type == "output" && len(block.Labels) == 1 && block.Body.Attributes["value"] != nil:
+			c.outputs[block.Labels[0]] = block.Body.Attributes["value"].Expr
+		case block.Type == "module" && len(block.Labels) == 1:
+			c.modules[block.Labels[0]] = block
 		case block.Type == "resource" && len(block.Labels) == 2 && Schemas()[block.Labels[0]] != nil:
-			l.blocks = append(l.blocks, block)
-		}
-	}
-}
-
-// values reads the files with values that Terraform loads automatically: terraform.tfvars, then the others by name.
-func (l *loader) values(files map[string][]byte) {
-	paths := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
-		first := func(path string) string { return strings.Replace(filepath.Base(path), "terraform.tfvars", "", 1) }
-		return strings.Compare(first(a), first(b))
-	})
-	for _, path := range paths {
-		parsed, diags := hclsyntax.ParseConfig(files[path], path, hcl.InitialPos)
-		l.diagnostics(path, diags)
-		attributes, _ := parsed.Body.JustAttributes()
-		for name, attribute := range attributes {
-			if value, diags := attribute.Expr.Value(nil); !diags.HasErrors() {
-				l.variables[name] = value
-			}
+			c.resources = append(c.resources, block)
 		}
 	}
 }

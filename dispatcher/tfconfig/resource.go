@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -42,23 +43,21 @@ func (r *Resource) app() (string, bool) {
 	return r.root.part("app").text()
 }
 
-// resources evaluates all resources. It evaluates their names first, so that references to them are known.
-func (l *loader) resources() {
-	slices.SortFunc(l.blocks, func(a, b *hclsyntax.Block) int {
-		x, y := a.DefRange(), b.DefRange()
-		if x.Filename != y.Filename {
-			return strings.Compare(x.Filename, y.Filename)
-		}
-		return x.Start.Byte - y.Start.Byte
-	})
-	s := scope{"var": object(l.variables)}
-	s = s.with("local", evaluateLocals(s, l.locals))
-	maps.Copy(s, references(l.blocks, s))
-	s = s.with("local", evaluateLocals(s, l.locals)) // locals may refer to resources, too
-	for _, block := range l.blocks {
-		l.resource(block, s)
+// read evaluates the resources of a module and of those that it calls.
+func (m *moduleInstance) read() {
+	for _, block := range m.resources {
+		m.resource(block)
 	}
-	l.module.Problems = unique(l.module.Problems)
+	for _, name := range slices.Sorted(maps.Keys(m.modules)) {
+		made := m.call(name)
+		if made == nil {
+			continue
+		}
+		for _, one := range made.modules {
+			m.module.Called[filepath.Join(m.root, one.path)] = true
+			one.read()
+		}
+	}
 }
 
 // unique removes repeated problems of the instances of a resource.
@@ -76,99 +75,85 @@ func unique(problems []Problem) []Problem {
 	})
 }
 
-// references returns the values of references to resources of Carillon: their names and apps.
-func references(blocks []*hclsyntax.Block, s scope) scope {
-	byType := map[string]map[string]cty.Value{}
-	for _, block := range blocks {
-		kind, label := block.Labels[0], block.Labels[1]
-		if byType[kind] == nil {
-			byType[kind] = map[string]cty.Value{}
-		}
-		byType[kind][label] = reference(block, s)
-	}
-	found := scope{}
-	for kind, all := range byType {
-		found[kind] = object(all)
-	}
-	return found
+// instances are the instances of a resource or a module.
+type instances struct {
+	all []instance
+	by  string // count, for_each, or nothing
+	// known is false if they depend on unknown values. One instance stands for them, so that misspelt names are found
+	// all the same.
+	known bool
 }
 
-// reference returns the value of a reference to one resource.
-func reference(block *hclsyntax.Block, s scope) cty.Value {
-	instances, keyed, ok := instancesOf(block.Body, s)
-	if !ok {
-		return cty.DynamicVal
-	}
-	one := func(inner scope) cty.Value {
-		attributes := map[string]cty.Value{}
-		for _, name := range []string{"app", "name"} {
-			if attribute := block.Body.Attributes[name]; attribute != nil {
-				attributes[name] = inner.value(attribute.Expr)
-			}
-		}
-		return object(attributes)
-	}
-	switch keyed {
-	case "":
-		return one(s)
-	case "count":
-		var all []cty.Value
-		for _, instance := range instances {
-			all = append(all, one(instance.scope))
-		}
-		return cty.TupleVal(all)
-	}
-	all := map[string]cty.Value{}
-	for _, instance := range instances {
-		all[instance.key] = one(instance.scope)
-	}
-	return object(all)
-}
-
-// instance is one instance of a resource, from count or for_each.
+// instance is one instance of a resource or a module.
 type instance struct {
 	key    string // of for_each
 	suffix string // of the address
 	scope  scope
 }
 
-// instancesOf returns the instances of a resource, and whether they come from "count" or "for_each"; ok is false if
-// they depend on unknown values.
-func instancesOf(body *hclsyntax.Body, s scope) (all []instance, by string, ok bool) {
+// instancesOf returns the instances of a resource or a module.
+func instancesOf(body *hclsyntax.Body, s scope) instances {
+	unknown := instances{all: []instance{{suffix: "[?]", scope: s.with("each", cty.DynamicVal).with("count", cty.DynamicVal)}}}
 	if count := body.Attributes["count"]; count != nil {
 		value := s.value(count.Expr)
 		if !value.IsKnown() || value.IsNull() || value.Type() != cty.Number {
-			return nil, "count", false
+			return unknown
 		}
 		n, _ := value.AsBigFloat().Int64()
 		const most = 10_000 // real modules have fewer; without a bound, a mistake would take all memory
+		all := instances{by: "count", known: true}
 		for i := range min(n, most) {
 			index := cty.ObjectVal(map[string]cty.Value{"index": cty.NumberIntVal(i)})
-			all = append(all, instance{suffix: fmt.Sprintf("[%d]", i), scope: s.with("count", index)})
+			all.all = append(all.all, instance{suffix: fmt.Sprintf("[%d]", i), scope: s.with("count", index)})
 		}
-		return all, "count", true
+		return all
 	}
 	each := body.Attributes["for_each"]
 	if each == nil {
-		return []instance{{scope: s}}, "", true
+		return instances{all: []instance{{scope: s}}, known: true}
 	}
 	elements, ok := elementsOf(s.value(each.Expr))
+	if !ok {
+		return unknown
+	}
+	all := instances{by: "for_each", known: true}
 	for _, e := range elements {
 		if e.key.IsNull() || e.key.Type() != cty.String {
-			return nil, "for_each", false
+			return unknown
 		}
 		value := cty.ObjectVal(map[string]cty.Value{"key": e.key, "value": e.value})
-		all = append(all, instance{e.key.AsString(), fmt.Sprintf("[%q]", e.key.AsString()), s.with("each", value)})
+		all.all = append(all.all, instance{e.key.AsString(), fmt.Sprintf("[%q]", e.key.AsString()), s.with("each", value)})
 	}
-	return all, "for_each", ok
+	return all
+}
+
+// value returns the value of a reference to instances, from that of each.
+func (i instances) value(one func(n int) cty.Value) cty.Value {
+	switch {
+	case !i.known:
+		return cty.DynamicVal
+	case i.by == "":
+		return one(0)
+	case i.by == "count":
+		var all []cty.Value
+		for n := range i.all {
+			all = append(all, one(n))
+		}
+		return cty.TupleVal(all)
+	}
+	all := map[string]cty.Value{}
+	for n := range i.all {
+		all[i.all[n].key] = one(n)
+	}
+	return object(all)
 }
 
 // metaArguments are attributes of every resource.
 var metaArguments = []string{"count", "for_each", "depends_on", "provider"}
 
 // resource reads all instances of a resource.
-func (l *loader) resource(block *hclsyntax.Block, s scope) {
-	address := strings.Join(block.Labels, ".")
+func (m *moduleInstance) resource(block *hclsyntax.Block) {
+	address := m.address + strings.Join(block.Labels, ".")
 	schema := Schemas()[block.Labels[0]]
 	body := &hclsyntax.Body{Attributes: maps.Clone(block.Body.Attributes), SrcRange: block.Body.SrcRange}
 	for _, name := range metaArguments {
@@ -179,18 +164,13 @@ func (l *loader) resource(block *hclsyntax.Block, s scope) {
 			body.Blocks = append(body.Blocks, inner)
 		}
 	}
-	instances, _, ok := instancesOf(block.Body, s)
-	if !ok { // misspelt names are found all the same
-		unknown := s.with("each", cty.DynamicVal).with("count", cty.DynamicVal)
-		instances = []instance{{suffix: "[?]", scope: unknown}}
-	}
-	for _, one := range instances {
-		r := reader{l.module, address + one.suffix, one.scope}
+	for _, one := range instancesOf(block.Body, m.scope()).all {
+		r := reader{m.module, address + one.suffix, one.scope}
 		root := r.block(&node{at: block.DefRange(), kind: block.Labels[0], name: block.Labels[1]}, body, schema)
 		if block.Labels[0] == AppType {
 			root = withDefaults(root)
 		}
-		l.module.Resources = append(l.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root})
+		m.module.Resources = append(m.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root})
 	}
 }
 

@@ -1,0 +1,4 @@
+reports = {
+  sales = { hour = 7 }
+  stock = { hour = 8, minute = 0 }
+}

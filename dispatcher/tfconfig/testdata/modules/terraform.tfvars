@@ -1,0 +1,1 @@
+zone = "Europe/Berlin"
