@@ -22,7 +22,7 @@ const (
 	OnlyInFiles  Change = "only_in_files"
 	OnlyOnServer Change = "only_on_server"
 	Changed      Change = "changed"
-	NotCompared  Change = "not_compared" // the files do not determine its name
+	NotCompared  Change = "not_compared" // the files do not determine its name, or whether it exists
 )
 
 // Difference is an app, a calendar, an endpoint group, an alert or a job that differs between files and server.
@@ -123,7 +123,9 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 		declared[r.Type+" "+d.Name] = true
 		object, exists := there[r.Type+" "+d.Name]
 		if !exists {
-			d.Change = OnlyInFiles
+			if !r.uncertain() {
+				d.Change = OnlyInFiles
+			}
 			found = append(found, d)
 			continue
 		}

@@ -52,7 +52,9 @@ func functionsIn(dir string) map[string]function.Function {
 	for name, is := range map[string]func(text, part string) bool{
 		"startswith": strings.HasPrefix, "endswith": strings.HasSuffix, "strcontains": strings.Contains,
 	} {
-		all[name] = ofTexts(cty.Bool, func(texts ...string) (cty.Value, error) { return cty.BoolVal(is(texts[0], texts[1])), nil }, "text", "part")
+		all[name] = ofTexts(cty.Bool, func(texts ...string) (cty.Value, error) {
+			return cty.BoolVal(is(texts[0], texts[1])), nil
+		}, "text", "part")
 	}
 	read := func(path string) (string, error) {
 		if !filepath.IsAbs(path) {

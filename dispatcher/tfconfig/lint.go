@@ -70,6 +70,9 @@ func (l *linter) duplicate(r *Resource) {
 	}
 	key := r.Type + "/" + app + "/" + name
 	if other := l.named[key]; other != nil {
+		if other.uncertain() || r.uncertain() { // as one of two by a condition
+			return
+		}
 		l.found.add(r.Address, problemAt(r.root.part("name").at, CodeTwice, "%s declares %s, too", other.Address,
 			input.Echo(strings.TrimPrefix(key, r.Type+"/"))))
 		return

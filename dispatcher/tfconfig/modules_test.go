@@ -90,8 +90,9 @@ func TestLintKnowsValues(t *testing.T) {
 		"startswith":                      {`startswith("ab", "a") && endswith("ab", "b") && strcontains("ab", "ab") ? "` + never + `" : ""`, ""},
 		"tomap":                           {`tomap({ a = "` + never + `" })["a"]`, ""},
 		"a conversion":                    {`var.v["a"]`, "variable \"v\" {\n type = map(string)\n default = { a = \"" + never + "\" }\n}"},
-		"an optional attribute":           {`var.v.e`, "variable \"v\" {\n type = object({ e = optional(string, \"" + never + "\") })\n default = {}\n}"},
-		"a default in place of null":      {`var.v`, "variable \"v\" {\n default = \"" + never + "\"\n nullable = false\n}"},
+		"an optional attribute": {`var.v.e`,
+			"variable \"v\" {\n type = object({ e = optional(string, \"" + never + "\") })\n default = {}\n}"},
+		"a default in place of null": {`var.v`, "variable \"v\" {\n default = \"" + never + "\"\n nullable = false\n}"},
 		"a reference to a resource": {`"0 0 0 30 2 ${carillon_calendar.c["a"].name}"`,
 			"resource \"carillon_calendar\" \"c\" {\n for_each = { a = \"?\" }\n app = \"shop\"\n name = each.value\n}"},
 	} {
@@ -141,12 +142,16 @@ func TestLintFollowsModules(t *testing.T) {
 		more map[string]string
 		want string // none if empty
 	}{
-		"a call":           {main: call(" name = \"a\"\n" + triggers), want: place + "module.m.carillon_job.j: error: "},
-		"a default":        {main: call(" name = \"a\"")},
-		"for_each":         {main: call(" for_each = toset([\"a\", \"b\"])\n name = each.key\n" + triggers), want: place + `module.m["a"].carillon_job.j: error: `},
-		"count":            {main: call(" count = 1\n name = \"a\"\n" + triggers), want: place + "module.m[0].carillon_job.j: error: "},
-		"no instance":      {main: call(" count = 0\n name = \"a\"\n" + triggers)},
-		"unknown for_each": {main: call(" for_each = var.nosuch\n name = each.key\n" + triggers), want: place + "module.m[?].carillon_job.j: error: "},
+		"a call":    {main: call(" name = \"a\"\n" + triggers), want: place + "module.m.carillon_job.j: error: "},
+		"a default": {main: call(" name = \"a\"")},
+		"for_each": {main: call(" for_each = toset([\"a\", \"b\"])\n name = each.key\n" + triggers),
+			want: place + `module.m["a"].carillon_job.j: error: `},
+		"count":       {main: call(" count = 1\n name = \"a\"\n" + triggers), want: place + "module.m[0].carillon_job.j: error: "},
+		"no instance": {main: call(" count = 0\n name = \"a\"\n" + triggers)},
+		"unknown for_each": {main: call(" for_each = var.nosuch\n name = each.key\n" + triggers),
+			want: place + "module.m[?].carillon_job.j: error: "},
+		"one of two by an unknown condition": {main: "module \"a\" {\n source = \"./job\"\n count = var.nosuch ? 1 : 0\n name = \"x\"\n}\n" +
+			"module \"b\" {\n source = \"./job\"\n count = var.nosuch ? 0 : 1\n name = \"x\"\n}\n"},
 		"unknown triggers": {main: call(" for_each = var.nosuch\n name = each.key\n triggers = each.value")},
 		"a value of a file": {main: "locals {\n jobs = yamldecode(file(\"${path.module}/jobs.yaml\"))\n}\n" +
 			call(" for_each = local.jobs\n name = each.key\n triggers = each.value.triggers"),

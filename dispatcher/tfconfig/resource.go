@@ -32,6 +32,9 @@ func (r *Resource) File() string { return r.at.Filename }
 // Line of the declaration, from 1.
 func (r *Resource) Line() int { return r.at.Start.Line }
 
+// uncertain reports whether it stands for instances of an unknown number.
+func (r *Resource) uncertain() bool { return strings.Contains(r.Address, anyInstance) }
+
 // name returns the value of its attribute name; ok is false if it is unknown.
 func (r *Resource) name() (string, bool) { return r.root.part("name").text() }
 
@@ -91,9 +94,12 @@ type instance struct {
 	scope  scope
 }
 
+// anyInstance ends the address of an instance that stands for unknown ones.
+const anyInstance = "[?]"
+
 // instancesOf returns the instances of a resource or a module.
 func instancesOf(body *hclsyntax.Body, s scope) instances {
-	unknown := instances{all: []instance{{suffix: "[?]", scope: s.with("each", cty.DynamicVal).with("count", cty.DynamicVal)}}}
+	unknown := instances{all: []instance{{suffix: anyInstance, scope: s.with("each", cty.DynamicVal).with("count", cty.DynamicVal)}}}
 	if count := body.Attributes["count"]; count != nil {
 		value := s.value(count.Expr)
 		if !value.IsKnown() || value.IsNull() || value.Type() != cty.Number {

@@ -175,13 +175,22 @@ resource "carillon_job" "b" {
     lambda { function = "f" }
   }
 }
+resource "carillon_job" "c" {
+  count = var.name == "" ? 0 : 1
+  app   = "finance"
+  name  = "c"
+  target {
+    lambda { function = "f" }
+  }
+}
 `
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	found := compare(t, dir, content(t))
-	if len(found) != 1 || found[0].Change != tfconfig.NotCompared || found[0].Resource != "carillon_job.b" {
-		t.Errorf("differences %+v, want only that job b is not compared", found)
+	if len(found) != 2 || found[0].Change != tfconfig.NotCompared || found[0].Resource != "carillon_job.b" ||
+		found[1].Change != tfconfig.NotCompared || found[1].Resource != "carillon_job.c[?]" {
+		t.Errorf("differences %+v, want only that jobs b and c are not compared", found)
 	}
 }
 

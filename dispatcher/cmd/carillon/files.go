@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,7 +122,7 @@ var changeMarks = map[tfconfig.Change]struct{ sign, words string }{
 	tfconfig.OnlyInFiles:  {"+", "only in the files"},
 	tfconfig.OnlyOnServer: {"-", "only on the server"},
 	tfconfig.Changed:      {"~", "different"},
-	tfconfig.NotCompared:  {"?", "not compared: its name is not known before an apply"},
+	tfconfig.NotCompared:  {"?", "not compared: the files do not fix its name, or whether it exists"},
 }
 
 func (d *diffCommand) print(c console, found []tfconfig.Difference) error {
@@ -167,26 +169,29 @@ func shown(value any) string {
 // lintCommand checks Terraform files without a server.
 type lintCommand struct {
 	outputFlags
-	Dir    []string `arg:"" optional:"" default:"." help:"Directories with Terraform files. Those below them are checked, too, each as a module of its own."`
+	Dir    []string `arg:"" optional:"" default:"." help:"Directories with Terraform files. Those below are checked, too, modules as they are called."`
 	Strict bool     `help:"Fail for warnings, too."`
 }
 
 // Run prints one problem per line. It fails if it finds any.
 func (l *lintCommand) Run(c console) error {
-	var found []tfconfig.Problem
-	modules := 0
+	modules, called := map[string]*tfconfig.Module{}, map[string]bool{}
 	for _, dir := range l.Dir {
 		dirs, err := directories(dir)
 		if err != nil {
 			return err
 		}
 		for _, one := range dirs {
-			module, err := tfconfig.Load(one)
-			if err != nil {
+			if modules[one], err = tfconfig.Load(one); err != nil {
 				return &usageError{err}
 			}
-			found = append(found, module.Lint(time.Now())...)
-			modules++
+			maps.Copy(called, modules[one].Called)
+		}
+	}
+	var found []tfconfig.Problem
+	for _, dir := range slices.Sorted(maps.Keys(modules)) {
+		if !called[dir] { // the problems of its callers include its own
+			found = append(found, modules[dir].Lint(time.Now())...)
 		}
 	}
 	if err := l.print(c, found); err != nil {
@@ -202,7 +207,7 @@ func (l *lintCommand) Run(c console) error {
 		return &negativeError{fmt.Errorf("problems found: %d", failures)}
 	}
 	if l.Output == outputTable {
-		fmt.Fprintf(c.err, "carillon: directories checked: %d; no problems\n", modules)
+		fmt.Fprintf(c.err, "carillon: directories checked: %d; no problems\n", len(modules))
 	}
 	return nil
 }
@@ -231,11 +236,14 @@ func (l *lintCommand) print(c console, found []tfconfig.Problem) error {
 		return printList(l.outputFlags, c, found, "", nil)
 	}
 	for _, p := range found {
-		warning := ""
-		if p.Warning {
-			warning = "warning: "
+		words := p.Message
+		if strings.HasPrefix(p.Resource, "module.") { // the line alone does not tell which call
+			words = p.Resource + ": " + words
 		}
-		if _, err := fmt.Fprintf(c.out, "%s:%d:%d: %s%s (%s)\n", plain(p.File), p.Line, p.Column, warning, plain(p.Message), p.Code); err != nil {
+		if p.Warning {
+			words = "warning: " + words
+		}
+		if _, err := fmt.Fprintf(c.out, "%s:%d:%d: %s (%s)\n", plain(p.File), p.Line, p.Column, plain(words), p.Code); err != nil {
 			return err
 		}
 	}
