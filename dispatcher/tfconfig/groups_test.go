@@ -95,6 +95,7 @@ func TestCompareNamesDifferencesInGroups(t *testing.T) {
 	workers.Endpoints["c"] = workers.Endpoints["b"]
 	delete(workers.Endpoints, "b")
 	workers.DNS["pods"] = target.DNSMembers{Hostname: "pods.internal", Port: 8081}.Resolved()
+	workers.DNS["others"] = target.DNSMembers{Hostname: "_https._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}}.Resolved()
 	workers.HealthCheck.UnhealthyThreshold, workers.EjectAfter = 4, 7
 	server.Groups[1].Registration.Ports = []int{8080, 8081}
 	server.Groups[1].Probe.Timeout *= 2
@@ -108,7 +109,7 @@ func TestCompareNamesDifferencesInGroups(t *testing.T) {
 		}
 	}
 	want := []string{
-		"changed billing/9-workers", `dns["pods"].port`, "eject_after",
+		"changed billing/9-workers", `dns["others"].hostname`, `dns["pods"].port`, "eject_after",
 		`endpoint["a"].labels["zone"]`, `endpoint["a"].weight`, `endpoint["b"]`, `endpoint["c"]`,
 		"health_check.unhealthy_threshold", "strategy",
 		"changed billing/fleet", "probe.timeout", "registration.ports", "only_on_server billing/old",

@@ -18,7 +18,27 @@ import (
 // Lint returns everything wrong with a module, in the order of its files: problems of its syntax, and things that the
 // API would refuse or warn of at now.
 func (m *Module) Lint(now time.Time) []Problem {
-	l := linter{found: Module{Problems: slices.Clone(m.Problems)}, now: now,
+	found := slices.Clone(m.Problems)
+	byProvider := map[string]*Module{} // each may be of a server of its own
+	for _, r := range m.Resources {
+		if byProvider[r.provider] == nil {
+			byProvider[r.provider] = &Module{}
+		}
+		byProvider[r.provider].Resources = append(byProvider[r.provider].Resources, r)
+	}
+	for _, provider := range slices.Sorted(maps.Keys(byProvider)) {
+		found = append(found, byProvider[provider].lint(now)...)
+	}
+	found = unique(found)
+	slices.SortStableFunc(found, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
+	})
+	return found
+}
+
+// lint returns what the API would refuse or warn of in the resources of one provider.
+func (m *Module) lint(now time.Time) []Problem {
+	l := linter{now: now,
 		apps: map[string]access.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
 	for _, kind := range []struct {
 		is   string
@@ -43,11 +63,7 @@ func (m *Module) Lint(now time.Time) []Problem {
 			l.watches(m)
 		}
 	}
-	found := unique(l.found.Problems)
-	slices.SortStableFunc(found, func(a, b Problem) int {
-		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
-	})
-	return found
+	return l.found.Problems
 }
 
 // linter has the declarations so far.

@@ -60,7 +60,6 @@ func Load(dir string) (*Module, error) {
 	}
 	root.arguments, root.outer = root.values, root.scope()
 	root.read()
-	l.module.Problems = unique(l.module.Problems)
 	return l.module, nil
 }
 

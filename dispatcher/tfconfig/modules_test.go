@@ -152,6 +152,10 @@ func TestLintFollowsModules(t *testing.T) {
 			want: place + "module.m[?].carillon_job.j: error: "},
 		"one of two by an unknown condition": {main: "module \"a\" {\n source = \"./job\"\n count = var.nosuch ? 1 : 0\n name = \"x\"\n}\n" +
 			"module \"b\" {\n source = \"./job\"\n count = var.nosuch ? 0 : 1\n name = \"x\"\n}\n"},
+		"two providers": {main: "module \"a\" {\n source = \"./job\"\n providers = { carillon = carillon.a }\n name = \"x\"\n}\n" +
+			"module \"b\" {\n source = \"./job\"\n providers = { carillon = carillon.b }\n name = \"x\"\n}\n"},
+		"one provider": {main: "module \"a\" {\n source = \"./job\"\n providers = { carillon = carillon.a }\n name = \"j\"\n}\n" +
+			strings.Replace(jobOf(`"rate(5m)"`), "  app", "  provider = carillon.a\n  app", 1), want: "(hcl_twice)"},
 		"unknown triggers": {main: call(" for_each = var.nosuch\n name = each.key\n triggers = each.value")},
 		"a value of a file": {main: "locals {\n jobs = yamldecode(file(\"${path.module}/jobs.yaml\"))\n}\n" +
 			call(" for_each = local.jobs\n name = each.key\n triggers = each.value.triggers"),

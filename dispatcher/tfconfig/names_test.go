@@ -38,6 +38,7 @@ func TestBlocksHaveNames(t *testing.T) {
 		"a number":  {"trigger {\n name = 3" + rest, ""},
 		"unknown":   {"trigger {\n name = var.v" + rest, ""},
 		"no name":   {"trigger {" + rest, missing},
+		"misspelt":  {"trigger {\n nam = \"a\"" + rest, `error: trigger has no "nam"; did you mean name? (hcl_unknown)`},
 		"null":      {"trigger {\n name = null" + rest, missing},
 		"a list":    {"trigger {\n name = [\"a\"]" + rest, "main.tf:9:9: carillon_job.j: error: name is not a text (hcl_type)"},
 		"a label":   {"trigger \"a\" {" + rest, `main.tf:8:9: carillon_job.j: error: trigger has no label; write name = "a" inside (hcl_form)`},

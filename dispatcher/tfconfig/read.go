@@ -141,15 +141,8 @@ func (r reader) put(n, one *node, body *hclsyntax.Body, a Attribute) {
 // named adds a block to all blocks of its type, by its name. All are unknown if its name is, because it may be any.
 func (r reader) named(all, one *node, body *hclsyntax.Body, a Attribute) {
 	others := &hclsyntax.Body{Attributes: maps.Clone(body.Attributes), Blocks: body.Blocks}
-	delete(others.Attributes, "name")
+	name := r.ownName(one, others.Attributes, a.Attributes)
 	r.block(one, others, a.Attributes)
-	var name *node
-	if given := body.Attributes["name"]; given != nil {
-		name = r.attribute(given, Attribute{Kind: Text})
-	}
-	if name == nil {
-		r.add(one.at, input.CodeRequired, "%s has no name; write name = \"NAME\" inside", one.kind)
-	}
 	text, known := name.text()
 	if !known || all.unknown {
 		all.unknown, all.parts = true, nil
@@ -161,6 +154,26 @@ func (r reader) named(all, one *node, body *hclsyntax.Body, a Attribute) {
 	}
 	one.name = text
 	all.parts[text] = one
+}
+
+// ownName reads the name of a block and takes it out of its attributes. It reports a missing name, and returns nil.
+func (r reader) ownName(one *node, attributes hclsyntax.Attributes, schema Schema) *node {
+	given, written := attributes["name"]
+	delete(attributes, "name")
+	if written {
+		if name := r.attribute(given, Attribute{Kind: Text}); name != nil {
+			return name
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(attributes)) {
+		if _, known := schema[key]; !known && !written && input.DidYouMean(key, []string{"name"}) != "" {
+			r.add(attributes[key].NameRange, CodeUnknown, "%s has no %s; did you mean name?", one.kind, input.Echo(key))
+			delete(attributes, key)
+			return nil
+		}
+	}
+	r.add(one.at, input.CodeRequired, "%s has no name; write name = \"NAME\" inside", one.kind)
+	return nil
 }
 
 // dynamic reads a dynamic block: once for each element, or once with unknown elements.

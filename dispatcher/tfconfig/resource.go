@@ -22,8 +22,9 @@ type Resource struct {
 	// Address is its name in Terraform, such as carillon_job.nightly["eu"].
 	Address string
 
-	at   hcl.Range
-	root *node
+	at       hcl.Range
+	root     *node
+	provider string // its configuration in the root module, such as carillon.staging
 }
 
 // File is the path of the file that declares it.
@@ -160,6 +161,10 @@ var metaArguments = []string{"count", "for_each", "depends_on", "provider"}
 // resource reads all instances of a resource.
 func (m *moduleInstance) resource(block *hclsyntax.Block) {
 	address := m.address + strings.Join(block.Labels, ".")
+	provider := m.provider("carillon")
+	if given := block.Body.Attributes["provider"]; given != nil {
+		provider = m.provider(traversed(given.Expr))
+	}
 	schema := Schemas()[block.Labels[0]]
 	body := &hclsyntax.Body{Attributes: maps.Clone(block.Body.Attributes), SrcRange: block.Body.SrcRange}
 	for _, name := range metaArguments {
@@ -176,7 +181,7 @@ func (m *moduleInstance) resource(block *hclsyntax.Block) {
 		if block.Labels[0] == AppType {
 			root = withDefaults(root)
 		}
-		m.module.Resources = append(m.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root})
+		m.module.Resources = append(m.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root, provider})
 	}
 }
 

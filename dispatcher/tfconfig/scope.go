@@ -82,6 +82,7 @@ type moduleInstance struct {
 	// arguments are the values of its variables, in the scope of the caller.
 	arguments map[string]hcl.Expression
 	outer     scope
+	providers map[string]string    // of the root module, by their names here
 	found     map[string]cty.Value // by the first two parts of a reference
 	calls     map[string]*call     // by name
 }
@@ -216,10 +217,47 @@ func (m *moduleInstance) call(name string) *call {
 	for _, one := range made.all {
 		made.modules = append(made.modules, &moduleInstance{loader: m.loader, config: config, caller: m, path: dir,
 			address: m.address + "module." + name + one.suffix + ".", arguments: arguments, outer: one.scope,
-			found: map[string]cty.Value{}, calls: map[string]*call{}})
+			providers: m.providersOf(block.Body), found: map[string]cty.Value{}, calls: map[string]*call{}})
 	}
 	m.calls[name] = made
 	return made
+}
+
+// provider returns the configuration of the root module that a provider here stands for.
+func (m *moduleInstance) provider(name string) string {
+	if passed, given := m.providers[name]; given {
+		return passed
+	}
+	return name
+}
+
+// providersOf returns the providers of a call, which has those of the caller unless it is given others.
+func (m *moduleInstance) providersOf(body *hclsyntax.Body) map[string]string {
+	given := body.Attributes["providers"]
+	if given == nil {
+		return m.providers
+	}
+	passed := map[string]string{}
+	pairs, _ := hcl.ExprMap(given.Expr)
+	for _, pair := range pairs {
+		passed[traversed(pair.Key)] = m.provider(traversed(pair.Value))
+	}
+	return passed
+}
+
+// traversed returns the text of a reference.
+func traversed(expr hcl.Expression) string {
+	var names []string
+	reference, _ := hcl.AbsTraversalForExpr(expr)
+	for _, step := range reference {
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			names = append(names, step.Name)
+		case hcl.TraverseAttr:
+			names = append(names, step.Name)
+		}
+	}
+	return strings.Join(names, ".")
 }
 
 // stringOf returns the value of a literal text.
