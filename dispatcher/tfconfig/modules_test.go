@@ -203,7 +203,7 @@ func called(t *testing.T) tfconfig.Content {
 	for name, triggers := range map[string]map[string]string{
 		"clean": {"hourly": "0 0 * * * ?", "weekly": "0 0 3 ? * SUN"}, "load": {}, "nightly": {"a": "@daily"},
 		"report-sales": {"daily": "0 30 7 * * ?"}, "report-stock": {"daily": "0 0 8 * * ?"},
-		"shard-0": {"often": "rate(5m)"}, "shard-1": {"often": "rate(5m)"}, "tidy": {"t": "0 0 4 * * ?"},
+		"shard-0": {"often": "rate(5m)"}, "shard-1": {"often": "rate(5m)"}, "purge": {"t": "0 0 4 * * ?"},
 	} {
 		job := dispatcher.Job{App: "shop", Name: name}
 		job.SetDefaults()
@@ -272,7 +272,7 @@ func TestCompareFollowsModules(t *testing.T) {
 		`module.reports["stock"].carillon_job.j shop/report-stock trigger["daily"].expression: 0 0 8 * * ?`,
 		`module.shards[0].carillon_job.j shop/shard-0 trigger["often"].expression: rate(5m)`,
 		`module.shards[1].carillon_job.j shop/shard-1 trigger["often"].expression: rate(5m)`,
-		`module.team.module.tidy.carillon_job.j shop/tidy trigger["t"].expression: 0 0 4 * * ?`,
+		`module.team.module.purge.carillon_job.j shop/purge trigger["t"].expression: 0 0 4 * * ?`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

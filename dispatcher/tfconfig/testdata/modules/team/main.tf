@@ -1,8 +1,8 @@
 variable "app" {}
 
-module "tidy" {
+module "purge" {
   source   = "../job"
   app      = var.app
-  name     = "tidy"
+  name     = "purge"
   triggers = { t = { expression = "0 0 4 * * ?" } }
 }
