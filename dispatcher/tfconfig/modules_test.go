@@ -268,11 +268,11 @@ func TestCompareFollowsModules(t *testing.T) {
 		`carillon_job.yaml["clean"] shop/clean trigger["hourly"].expression: 0 0 * * * ?`,
 		`carillon_job.yaml["clean"] shop/clean trigger["weekly"].expression: 0 0 3 ? * SUN`,
 		`module.nightly.carillon_job.j shop/nightly trigger["a"].expression: @daily`,
+		`module.team.module.purge.carillon_job.j shop/purge trigger["t"].expression: 0 0 4 * * ?`,
 		`module.reports["sales"].carillon_job.j shop/report-sales trigger["daily"].expression: 0 30 7 * * ?`,
 		`module.reports["stock"].carillon_job.j shop/report-stock trigger["daily"].expression: 0 0 8 * * ?`,
 		`module.shards[0].carillon_job.j shop/shard-0 trigger["often"].expression: rate(5m)`,
 		`module.shards[1].carillon_job.j shop/shard-1 trigger["often"].expression: rate(5m)`,
-		`module.team.module.purge.carillon_job.j shop/purge trigger["t"].expression: 0 0 4 * * ?`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
