@@ -80,7 +80,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 	}
 	for _, p := range module.Problems {
 		if !p.Warning {
-			return fmt.Errorf("%s:%d:%d: %s (%s); carillon lint lists all problems of the files", p.File, p.Line, p.Column, p.Message, p.Code)
+			return fmt.Errorf("%s; carillon lint lists all problems of the files", problemLine(p))
 		}
 	}
 	api, err := d.client(ctx)
@@ -236,16 +236,21 @@ func (l *lintCommand) print(c console, found []tfconfig.Problem) error {
 		return printList(l.outputFlags, c, found, "", nil)
 	}
 	for _, p := range found {
-		words := p.Message
-		if strings.HasPrefix(p.Resource, "module.") { // the line alone does not tell which call
-			words = p.Resource + ": " + words
-		}
-		if p.Warning {
-			words = "warning: " + words
-		}
-		if _, err := fmt.Fprintf(c.out, "%s:%d:%d: %s (%s)\n", plain(p.File), p.Line, p.Column, plain(words), p.Code); err != nil {
+		if _, err := fmt.Fprintln(c.out, problemLine(p)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// problemLine returns the line of output about a problem. In a module, its place alone would not show which call has it.
+func problemLine(p tfconfig.Problem) string {
+	words := p.Message
+	if strings.HasPrefix(p.Resource, "module.") {
+		words = p.Resource + ": " + words
+	}
+	if p.Warning {
+		words = "warning: " + words
+	}
+	return fmt.Sprintf("%s:%d:%d: %s (%s)", plain(p.File), p.Line, p.Column, plain(words), p.Code)
 }
