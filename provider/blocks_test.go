@@ -106,7 +106,9 @@ func TestTriggersComeFromAMap(t *testing.T) {
 	}
 
 	// A change shows the attribute that changed, also if the order is another one and a trigger is new.
-	const changed = `{ "0" = { expression = "@hourly" }, a = { expression = "@weekly" }, b = { expression = "0 30 2 * * ?", timezone = "Europe/Berlin" } }`
+	const changed = `{
+		"0" = { expression = "@hourly" }, a = { expression = "@weekly" }, b = { expression = "0 30 2 * * ?", timezone = "Europe/Berlin" }
+	}`
 	d.rewrite(t, f.config(dynamic(changed)))
 	output := d.must(t, "apply", "-auto-approve")
 	mustSay(t, output, `~ expression      = "@daily" -> "@weekly"`, `+ name            = "0"`, "1 changed")

@@ -372,7 +372,7 @@ func appRow[P any](kind string, field func(P) *string) *binding.Row {
 }
 
 func nameRow[P any](kind string, field func(P) *string) *binding.Row {
-	return binding.Text("name", field, binding.Required, "Name of the "+kind+": "+nameRule+". Changing it replaces the "+kind+".",
+	return binding.Text("name", field, binding.Required, "Name of the "+kind+": "+binding.NameRule+". Changing it replaces the "+kind+".",
 		replaces(), binding.Data("Name of the "+kind+"."), binding.AskedFor)
 }
 
@@ -389,9 +389,6 @@ func revisionRow[P any](kind, including string, field func(P) *int64) *binding.R
 
 // replaces is for attributes that cannot be updated.
 func replaces() binding.Option { return binding.Modified(stringplanmodifier.RequiresReplace()) }
-
-// nameRule describes the rule of input.CheckName.
-const nameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
 
 // either lists words for a description: `A`, `B` or `C`.
 func either[S ~string](words []S) string {

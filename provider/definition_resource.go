@@ -119,7 +119,7 @@ func importNested(kind, example string) func(context.Context, resource.ImportSta
 		if len(problems) > 0 {
 			resp.Diagnostics.AddError("Invalid import id (import_id)",
 				fmt.Sprintf("The id %s does not have the form app/%s, such as %s. Each part is %s.",
-					input.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
+					input.Echo(req.ID), kind, example, strings.ReplaceAll(binding.NameRule, "`", "")))
 			return
 		}
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)

@@ -75,7 +75,7 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 		binding.Optional, fmt.Sprintf("A name of DNS, each address or service of which is an endpoint. Each node asks for it "+
 			"again when its TTL has passed. The endpoints are no part of the state. A group has at most %d names, which stand for %d "+
 			"endpoints together. Default: none.", target.MaxDNSMembers, target.MaxEndpoints),
-		"Name of the block, unique within the group: "+nameRule+"."),
+		binding.Key("Name of the block, unique within the group")),
 	binding.Block("health_check", binding.Nested(func(g *target.EndpointGroup) **target.HealthCheck { return &g.HealthCheck },
 		healthCheckRows), binding.Optional, "Checks the endpoints of the group. Each node that used the group in the last 5 minutes checks "+
 		"them for itself, and sends nothing to those that are down. Default: nobody checks."),
@@ -86,7 +86,7 @@ var groupRows = binding.Of(binding.Fresh[target.EndpointGroup],
 	binding.Named("endpoint", binding.Nested(func(g *target.EndpointGroup) *map[string]target.StaticEndpoint { return &g.Endpoints },
 		endpointRows), binding.Optional, fmt.Sprintf("An endpoint. A group has at most %d, together with those that registered themselves. "+
 		"Default: none, so endpoints have to register or to come from DNS.", target.MaxEndpoints),
-		"Id of the endpoint, unique within the group: "+nameRule+".", binding.Token("endpoints")),
+		binding.Key("Id of the endpoint, unique within the group"), binding.Token("endpoints")),
 )
 
 var probeRows = binding.Of(func() *target.Probe { return &binding.Fresh[target.EndpointGroup]().Probe },

@@ -25,7 +25,7 @@ import (
 var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 	binding.Shown("id", func(j *dispatcher.Job) string { return j.App + "/" + j.Name }, binding.Computed, "The import id, `app/job`."),
 	appRow("job", func(j *dispatcher.Job) *string { return &j.App }),
-	binding.Text("name", func(j *dispatcher.Job) *string { return &j.Name }, binding.Required, "Name of the job: "+nameRule+
+	binding.Text("name", func(j *dispatcher.Job) *string { return &j.Name }, binding.Required, "Name of the job: "+binding.NameRule+
 		". Changing it renames the job, which keeps its history, pauses, fire times and event ids.", binding.Data("Name of the job."),
 		binding.AskedFor),
 	descriptionRow(func(j *dispatcher.Job) *string { return &j.Description }),
@@ -109,9 +109,9 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 	binding.Later("objective", objectiveStatusRows, "How the job does by its objective; null if it has none."),
 	binding.Named("trigger", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
 		binding.Optional, "A schedule of the job. A job has at most 100, in any order. Default: none, so the job runs only manually.",
-		"Name of the trigger, unique within the job: "+nameRule+".", binding.Token("triggers")),
+		binding.Key("Name of the trigger, unique within the job"), binding.Token("triggers")),
 	binding.Named("triggers", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
-		binding.InData, "The triggers by name.", "Name."),
+		binding.InData, "The triggers by name."),
 	binding.Text("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, binding.Computed,
 		"Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` "+
 			"(nothing is scheduled). As of the latest change of the job; it does not follow what passes with time.", binding.Data(

@@ -100,7 +100,7 @@ func (s server) ValidateResourceConfig(
 	return &tfprotov6.ValidateResourceConfigResponse{Diagnostics: config.Diagnostics(diags)}, nil
 }
 
-// ReadResource returns a resource as the API has it, and the given state if it has not changed.
+// ReadResource returns a resource as the API has it.
 func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
 	r, kind, err := s.kindOf(req.TypeName)
 	if err != nil {
@@ -121,10 +121,8 @@ func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceReq
 		resp.NewState = protocol.Null()
 		return resp, nil
 	}
-	if resp.NewState, err = r.Settled(ctx, req.CurrentState, state, model); err != nil {
-		return nil, err
-	}
-	return resp, protocol.NumbersAsText(resp.NewState)
+	resp.NewState, err = r.Settled(ctx, state, model)
+	return resp, err
 }
 
 // PlanResourceChange returns the planned change of a resource.
@@ -186,7 +184,7 @@ func (s server) ApplyResourceChange(
 	// A plan contains no write-only values.
 	model, done := kind.written(ctx, &diags, change{config.Values, plan.Values, prior.Values, prior.Values == nil})
 	if done {
-		resp.NewState, err = r.Settled(ctx, req.PlannedState, plan, model)
+		resp.NewState, err = r.Settled(ctx, plan, model)
 	}
 	resp.Diagnostics = config.Diagnostics(diags)
 	return resp, err

@@ -170,7 +170,7 @@ var signingRows = binding.Of(binding.Fresh[target.Signing],
 		binding.Optional, fmt.Sprintf("A secret: at least one and at most %d. Each request carries a signature for each. To replace a "+
 			"secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` and base64 of 24 to 64 bytes makes "+
 			"HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones (`v1a`). Default: none, which is "+
-			"refused.", target.MaxSigningSecrets), "Name of the secret: "+nameRule+".", binding.Token("secrets")),
+			"refused.", target.MaxSigningSecrets), binding.Key("Name of the secret"), binding.Token("secrets")),
 )
 
 var tlsRows = binding.Of(binding.Fresh[target.TLS],

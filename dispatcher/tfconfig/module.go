@@ -96,17 +96,22 @@ func (l *loader) load(path string) (*config, error) {
 			c.declare(body)
 		}
 	}
-	for _, path := range values {
-		body, err := l.parse(path)
+	l.configs[path] = c
+	return c, l.assign(c, values)
+}
+
+// assign reads the values of variables in files; a later one counts.
+func (l *loader) assign(c *config, files []string) error {
+	for _, file := range files {
+		body, err := l.parse(file)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for name, attribute := range body.Attributes {
 			c.values[name] = attribute.Expr
 		}
 	}
-	l.configs[path] = c
-	return c, nil
+	return nil
 }
 
 // Directories returns dir and the directories below it that contain Terraform files, without hidden ones, such as the

@@ -270,7 +270,7 @@ func (s Schema) names() []string {
 
 // fields are the names that the API has for some attributes and blocks.
 var fields = map[string]string{
-	"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "mute": "mutes", "secret": "secrets", "hostname": "name",
+	"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "mute": "mutes", "secret": "secrets",
 }
 
 // field returns the API's name of an attribute.

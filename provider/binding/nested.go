@@ -258,7 +258,8 @@ func (b blockForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.
 // blocksForm is the form of repeated blocks: in Terraform a list, and in the domain a map if they have names.
 type blocksForm struct {
 	rows  *Rows
-	named string // the description of the name; empty if they have none
+	named bool
+	key   string // the description of the name
 	each  func(of any, do func(key string, block any))
 	// empty sets the field to an empty map or list; add adds a block.
 	empty func(of any)
@@ -267,9 +268,9 @@ type blocksForm struct {
 
 // Named are blocks with an attribute name, which is their key in the domain. Their order has no meaning. For Terraform
 // they are a list, but among Values they are a map by name: protocol.Table converts between the two.
-func Named[P, B any](name string, in Nest[P, *map[string]B], of Presence, text, named string, options ...Option) *Row {
+func Named[P, B any](name string, in Nest[P, *map[string]B], of Presence, text string, options ...Option) *Row {
 	return newRow(name, of, text, blocksForm{
-		rows: in.rows, named: named,
+		rows: in.rows, named: true,
 		each: func(of any, do func(string, any)) {
 			for key, block := range *in.field(of.(P)) {
 				do(key, &block)
@@ -278,6 +279,15 @@ func Named[P, B any](name string, in Nest[P, *map[string]B], of Presence, text, 
 		empty: func(of any) { *in.field(of.(P)) = map[string]B{} },
 		add:   func(of any, key string, block any) { (*in.field(of.(P)))[key] = *block.(*B) },
 	}, options)
+}
+
+// Key describes the name of named blocks.
+func Key(text string) Option {
+	return optionFunc(func(r *Row) {
+		blocks := r.form.(blocksForm)
+		blocks.key = text + ": " + NameRule + "."
+		r.form = blocks
+	})
 }
 
 // UnknownName is the key of a block whose name is unknown; i tells it from others. No name has this form.
@@ -305,7 +315,7 @@ func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, o
 
 func (b blocksForm) kind(r *Row, data bool) attr.Type {
 	kind := b.rows.kind(data && !r.has(AsValue))
-	if b.named != "" {
+	if b.named {
 		return types.MapType{ElemType: kind}
 	}
 	return types.ListType{ElemType: kind}
@@ -313,8 +323,8 @@ func (b blocksForm) kind(r *Row, data bool) attr.Type {
 
 func (b blocksForm) resource(r *Row) schema.Attribute {
 	attributes := b.rows.Attributes()
-	if b.named != "" {
-		attributes["name"] = schema.StringAttribute{Required: true, MarkdownDescription: b.named}
+	if b.named {
+		attributes["name"] = schema.StringAttribute{Required: true, MarkdownDescription: b.key}
 	}
 	return schema.ListNestedAttribute{
 		Optional: true, MarkdownDescription: r.text, NestedObject: schema.NestedAttributeObject{Attributes: attributes},
@@ -326,7 +336,7 @@ func (b blocksForm) dataSource(r *Row) dataschema.Attribute {
 		return dataschema.ListAttribute{Computed: true, MarkdownDescription: r.data, ElementType: b.rows.Type}
 	}
 	block := dataschema.NestedAttributeObject{CustomType: b.rows.data, Attributes: b.rows.DataAttributes()}
-	if b.named != "" {
+	if b.named {
 		return dataschema.MapNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
 	}
 	return dataschema.ListNestedAttribute{Computed: true, MarkdownDescription: r.data, NestedObject: block}
@@ -365,7 +375,7 @@ func (b blocksForm) expand(e *Expander, r *Row, at string, v attr.Value, of any)
 func (b blocksForm) flatten(f *flattener, r *Row, of any, prior attr.Value) attr.Value {
 	f = f.of(r)
 	kind := b.rows.kind(f.data)
-	if b.named != "" {
+	if b.named {
 		was, _ := prior.(types.Map)
 		before, blocks := was.Elements(), map[string]attr.Value{}
 		b.each(of, func(key string, block any) { blocks[key] = b.rows.object(f, block, before[key]) })

@@ -93,6 +93,9 @@ func Token(name string) Option { return optionFunc(func(r *Row) { r.token = name
 // Data describes an attribute in the data source.
 func Data(text string) Option { return optionFunc(func(r *Row) { r.data = text }) }
 
+// NameRule describes the rule of input.CheckName.
+const NameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
+
 // Decides names attributes that cannot be checked while this attribute is unknown.
 func Decides(at ...string) Option { return optionFunc(func(r *Row) { r.decides = at }) }
 
@@ -230,7 +233,7 @@ func (all *Rows) Walk(visit func(in *Rows, a Placed)) {
 		case listForm:
 			a.IsList = true
 		case blocksForm:
-			a.IsMap, a.IsList, inner = form.named != "", form.named == "", form.rows
+			a.IsMap, a.IsList, inner = form.named, !form.named, form.rows
 		case blockForm:
 			inner = form.rows
 		}

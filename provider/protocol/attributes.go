@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/carillon-dev/carillon/provider/binding"
 )
 
 // attribute is the part of a schema's attribute or block that planning and validating need.
@@ -164,105 +165,7 @@ func (a *attribute) text(ctx context.Context, s types.String) attr.Value {
 	return value
 }
 
-// blocks yields the known blocks in a value of a, with their paths.
-func (a *attribute) blocks(at path.Path, value attr.Value) iter.Seq2[path.Path, map[string]attr.Value] {
-	return func(yield func(path.Path, map[string]attr.Value) bool) {
-		switch value := value.(type) {
-		case types.Object:
-			if known(value) {
-				yield(at, value.Attributes())
-			}
-		case types.Map:
-			for key, block := range value.Elements() {
-				if known(block) && !yield(at.AtMapKey(key), block.(types.Object).Attributes()) {
-					return
-				}
-			}
-		case types.List:
-			for i, block := range value.Elements() {
-				if known(block) && !yield(at.AtListIndex(i), block.(types.Object).Attributes()) {
-					return
-				}
-			}
-		}
-	}
-}
-
 func known(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
-
-// find returns the paths of the attributes with a property.
-func find(attributes map[string]*attribute, at path.Path, values map[string]attr.Value, has func(*attribute, attr.Value) bool) path.Paths {
-	var all path.Paths
-	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		a, value := attributes[name], values[name]
-		if has(a, value) {
-			all.Append(at.AtName(name))
-		}
-		if a.inner == nil {
-			continue
-		}
-		for at, block := range a.blocks(at.AtName(name), value) {
-			all.Append(find(a.inner, at, block, has)...)
-		}
-	}
-	return all
-}
-
-// proposed returns the values of a configuration, completed by those that the API chose before for what it leaves out.
-// Terraform's own proposal compares repeated blocks by position, where a block with a name may be another one.
-func proposed(attributes map[string]*attribute, config, prior map[string]attr.Value) (map[string]attr.Value, error) {
-	all := make(map[string]attr.Value, len(attributes))
-	for name, a := range attributes {
-		value, before := config[name], prior[name]
-		switch {
-		case a.inner != nil && known(value):
-			var err error
-			if value, err = a.proposed(value, before); err != nil {
-				return nil, err
-			}
-		case value.IsNull() && a.computed && before != nil:
-			value = before
-		}
-		all[name] = value
-	}
-	return all, nil
-}
-
-// proposed is proposed for the blocks in a value.
-func (a *attribute) proposed(config, prior attr.Value) (attr.Value, error) {
-	of := a.block()
-	one := func(config, prior attr.Value) (attr.Value, error) {
-		if !known(config) {
-			return config, nil
-		}
-		attributes, err := proposed(a.inner, inside(config), inside(prior))
-		if err != nil {
-			return nil, err
-		}
-		return checked(types.ObjectValue(of.AttrTypes, attributes))
-	}
-	switch config := config.(type) {
-	case types.Map:
-		blocks, before := config.Elements(), inside(prior)
-		for key, block := range blocks {
-			var err error
-			if blocks[key], err = one(block, before[key]); err != nil {
-				return nil, err
-			}
-		}
-		return checked(types.MapValue(of, blocks))
-	case types.List:
-		blocks, before := config.Elements(), elementsOf(prior)
-		for i, block := range blocks {
-			var err error
-			if blocks[i], err = one(block, at(before, i)); err != nil {
-				return nil, err
-			}
-		}
-		return checked(types.ListValue(of, blocks))
-	}
-	return one(config, prior)
-}
 
 // inside returns the attributes of an object or the elements of a map, or nil for other values.
 func inside(value attr.Value) map[string]attr.Value {
@@ -298,7 +201,7 @@ type place struct {
 }
 
 // object has the values of an object in a change.
-type object struct{ config, plan, prior map[string]attr.Value }
+type object struct{ config, plan, prior binding.Values }
 
 // each replaces the attributes of a plan, in place, by the results of change, and returns them.
 func (o object) each(
@@ -358,13 +261,17 @@ func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) di
 // leftOutByConfig reports whether the configuration omits an attribute.
 func (p place) leftOutByConfig() bool { return p.config == nil || p.config.IsNull() }
 
-// filledIn is a change for each: it sets defaults, and removes values that a plan must not have.
+// filledIn is a change for each: where a configuration leaves an attribute out, it sets the default, or keeps what the
+// API decided before. It removes values that a plan must not have.
 func filledIn(p place) (attr.Value, diag.Diagnostics) {
 	switch {
 	case p.writeOnly:
 		return p.null, nil
-	case p.leftOut != nil && p.leftOutByConfig():
+	case !p.leftOutByConfig():
+	case p.leftOut != nil:
 		return p.leftOut, nil
+	case p.computed && p.prior != nil:
+		return p.prior, nil
 	}
 	return p.plan, nil
 }

@@ -60,17 +60,20 @@ type Object struct {
 // Some clients would store write-only values: then it refuses these.
 func (t Table) Check(diags *diag.Diagnostics, config Object, storesWriteOnly bool) {
 	report(diags, config.twice)
-	for _, at := range find(t.attributes, path.Empty(), config.Values, func(a *attribute, value attr.Value) bool {
-		return a.required && value.IsNull()
-	}) {
+	var missing, secret path.Paths
+	_ = object{config.Values, maps.Clone(config.Values), nil}.each(t.attributes, path.Empty(), func(p place) (attr.Value, diag.Diagnostics) {
+		if p.required && p.plan.IsNull() {
+			missing.Append(p.at)
+		}
+		if p.writeOnly && !p.plan.IsNull() && storesWriteOnly {
+			secret.Append(p.at)
+		}
+		return p.plan, nil
+	})
+	for _, at := range sorted(missing) {
 		diags.AddAttributeError(at, input.RowOf(input.CodeRequired).Title, binding.WithCode(at.String()+" is missing", input.CodeRequired))
 	}
-	if !storesWriteOnly {
-		return
-	}
-	for _, at := range find(t.attributes, path.Empty(), config.Values, func(a *attribute, value attr.Value) bool {
-		return a.writeOnly && !value.IsNull()
-	}) {
+	for _, at := range sorted(secret) {
 		diags.AddAttributeError(at, "The client cannot keep a secret out of its state",
 			at.String()+" is write-only, which needs Terraform 1.11 or OpenTofu 1.11. Upgrade, or refer to the secret by reference.")
 	}
@@ -78,19 +81,15 @@ func (t Table) Check(diags *diag.Diagnostics, config Object, storesWriteOnly boo
 
 // Resolve returns the plan of a configuration: with the values of the prior state that stay, defaults, values of the
 // API, and results of plan modifiers. The Values of prior are nil for a new object. It returns the attributes that
-// force a replacement, too.
+// force a replacement, too. Terraform's own proposal would be of no use: it compares repeated blocks by position, where
+// a block with a name may be another one.
 func (t Table) Resolve(ctx context.Context, config, prior Object) (plan binding.Values, replace path.Paths, diags diag.Diagnostics) {
-	plan, err := proposed(t.attributes, config.Values, prior.Values)
-	if err != nil {
-		diags.AddError("The plan cannot be made", err.Error())
-		return plan, nil, diags
-	}
 	report(&diags, config.twice)
-	all := object{config.Values, plan, prior.Values}
+	all := object{config.Values, maps.Clone(config.Values), prior.Values}
 	diags.Append(all.each(t.attributes, path.Empty(), filledIn)...)
-	changes := prior.Values == nil || !plan.Equal(prior.Values)
+	changes := prior.Values == nil || !all.plan.Equal(prior.Values)
 	diags.Append(all.each(t.attributes, path.Empty(), resolved(ctx, changes, prior.Values != nil, &replace))...)
-	return plan, replace, diags
+	return all.plan, replace, diags
 }
 
 // Decode returns objects that Terraform sent.
@@ -133,14 +132,11 @@ func (t Table) Planned(ctx context.Context, plan binding.Values, config, prior O
 	return of, names.moved(config.Names, prior.Names), err
 }
 
-// Settled returns the API's values of an object, but keeps each equivalent text of prior, such as
-// 60s for 1m. If nothing differs, it returns source, from which prior was decoded.
-func (t Table) Settled(ctx context.Context, source *tfprotov6.DynamicValue, prior Object, read binding.Values) (*tfprotov6.DynamicValue, error) {
+// Settled returns the API's values of an object in Terraform's form, but keeps each equivalent text of prior, such as
+// 60s for 1m.
+func (t Table) Settled(ctx context.Context, prior Object, read binding.Values) (*tfprotov6.DynamicValue, error) {
 	if _, err := settleEach(ctx, prior.Values, read); err != nil {
 		return nil, err
-	}
-	if read.Equal(prior.Values) {
-		return source, nil
 	}
 	return t.Encode(ctx, read, prior.Names)
 }
@@ -153,14 +149,18 @@ func IsNull(value *tfprotov6.DynamicValue) bool {
 	return value == nil || len(value.MsgPack) == 1 && value.MsgPack[0] == msgpcode.Nil
 }
 
-// Paths converts paths in the framework's order.
+// Paths converts paths, in the framework's order.
 func (n Names) Paths(paths path.Paths) []*tftypes.AttributePath {
-	slices.SortFunc(paths, func(a, b path.Path) int { return strings.Compare(a.String(), b.String()) })
 	var all []*tftypes.AttributePath
-	for _, p := range paths {
+	for _, p := range sorted(paths) {
 		all = append(all, n.pathOf(p))
 	}
 	return all
+}
+
+func sorted(paths path.Paths) path.Paths {
+	slices.SortFunc(paths, func(a, b path.Path) int { return strings.Compare(a.String(), b.String()) })
+	return paths
 }
 
 // WithBlocks returns a block where configurable nested attributes are blocks.

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
-	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -34,7 +33,9 @@ type decoder struct {
 }
 
 // object reads an object, of which at is the place. It returns null or unknown where that was sent.
-func (d *decoder) object(ctx context.Context, sent, inner map[string]*attribute, of types.ObjectType, at string) (attr.Value, types.String, error) {
+func (d *decoder) object(
+	ctx context.Context, sent, inner map[string]*attribute, of types.ObjectType, at string,
+) (attr.Value, types.String, error) {
 	var name types.String
 	code, err := d.PeekCode()
 	switch {
@@ -304,7 +305,10 @@ func (e encoder) blocks(ctx context.Context, a *attribute, at string, blocks []a
 	return nil
 }
 
-// encodeValue writes numbers as text, for the reason at NumbersAsText.
+// encodeValue writes numbers as text, which the protocol allows. From version 1.10 on, Terraform compares the states
+// before and after a refresh in memory, where a number from the state file has another precision than a number from the
+// provider. So `plan -refresh-only -detailed-exitcode` would exit with 2 without any difference
+// (hashicorp/terraform#36403).
 func encodeValue(ctx context.Context, value attr.Value, to *msgpack.Encoder, out *bytes.Buffer) error {
 	switch {
 	case value.IsNull():
@@ -352,67 +356,6 @@ func encodeEach(ctx context.Context, values map[string]attr.Value, to *msgpack.E
 			return err
 		}
 		if err := encodeValue(ctx, values[name], to, out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// NumbersAsText writes the numbers of a state as text, which the protocol allows. From version 1.10
-// on, Terraform compares the states before and after a refresh in memory, where a number from the
-// state file has another precision than a number from the provider. So `plan -refresh-only
-// -detailed-exitcode` would exit with 2 without any difference (hashicorp/terraform#36403).
-func NumbersAsText(state *tfprotov6.DynamicValue) error {
-	if state == nil || len(state.MsgPack) == 0 {
-		return nil
-	}
-	var text bytes.Buffer
-	err := copyNumbersAsText(msgpack.NewDecoder(bytes.NewReader(state.MsgPack)), msgpack.NewEncoder(&text), &text)
-	if err == nil {
-		state.MsgPack = text.Bytes()
-	}
-	return err
-}
-
-// copyNumbersAsText copies one value. Every number in MessagePack is a number in Terraform.
-func copyNumbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer) error {
-	code, err := from.PeekCode()
-	if err != nil {
-		return err
-	}
-	elements := 0
-	switch {
-	case msgpcode.IsFixedMap(code), code == msgpcode.Map16, code == msgpcode.Map32:
-		n, err := from.DecodeMapLen()
-		if err != nil {
-			return err
-		}
-		if err := to.EncodeMapLen(n); err != nil {
-			return err
-		}
-		elements = 2 * n
-	case msgpcode.IsFixedArray(code), code == msgpcode.Array16, code == msgpcode.Array32:
-		n, err := from.DecodeArrayLen()
-		if err != nil {
-			return err
-		}
-		if err := to.EncodeArrayLen(n); err != nil {
-			return err
-		}
-		elements = n
-	case code >= msgpcode.Float && code <= msgpcode.Int64, msgpcode.IsFixedNum(code):
-		n, err := decodeNumber(code, from)
-		if err != nil {
-			return err
-		}
-		return to.EncodeString(n.Text('f', -1))
-	default:
-		raw, err := from.DecodeRaw()
-		out.Write(raw)
-		return err
-	}
-	for range elements {
-		if err := copyNumbersAsText(from, to, out); err != nil {
 			return err
 		}
 	}
