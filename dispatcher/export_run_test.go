@@ -31,8 +31,8 @@ func movingApp() access.Export {
 			"t": {State: dispatcher.TriggerWaiting, AnchorAt: exportedAt}}}
 	}
 	parent, child := one("parent"), one("child")
-	to := parent.Job.Target
-	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &to}
+	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"},
+		FollowDestination: target.FollowDestination{Webhook: &target.FollowWebhook{URL: "https://example.com/"}}}
 	a := alert.Alert{App: "app", Name: "night",
 		Spec: alert.Spec{AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}}
 	a.Destination.Webhook = &target.AlertWebhook{}

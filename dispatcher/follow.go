@@ -13,16 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Follow declares what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least
-// one of Jobs and Target is given. A run is followed once per event: after a retry that fails again nothing more
-// follows, but a retry that succeeds is followed by what is declared for success.
+// Follow declares what follows an event of a job: runs of other jobs of the app, and a delivery to a destination. At
+// least one of them is given. A run is followed once per event: after a retry that fails again nothing more follows,
+// but a retry that succeeds is followed by what is declared for success.
 type Follow struct {
 	// Jobs are names of jobs of the app, at most MostFollowers. Each gets a run of kind chain.
 	Jobs []string `json:"jobs,omitempty" schema:"Name,max=20"`
 	// Payload selects the payload of the runs of Jobs. Empty means FollowOwn.
 	Payload FollowPayload `json:"payload,omitempty" schema:"default=own"`
-	// Target gets a FollowDocument, in a run of kind follow with the app's default retries. It is not a group.
-	Target *target.Target `json:"target,omitempty"`
+	// FollowDestination gets a FollowDocument, in a run of kind follow with the app's default retries. A delivery with
+	// more settings is a job without triggers in Jobs.
+	target.FollowDestination
 }
 
 // FollowPayload selects the payload of a run that follows another one.
@@ -83,16 +84,23 @@ func (f JobFollows) Followers() []string {
 func (j Job) checkFollows(problems *input.Problems) {
 	for event, follow := range j.EachFollow() {
 		at := "/" + string(event)
-		if len(follow.Jobs) == 0 && follow.Target == nil {
-			problems.Add(at, input.CodeRequired, "%s says neither jobs nor a target; give one of them, or leave it out", event)
+		to := follow.Target()
+		if len(follow.Jobs) == 0 && to == nil {
+			problems.Add(at, input.CodeRequired, "%s names nothing that follows; give it jobs, a webhook, a lambda, an sqs or an sns, "+
+				"or leave it out", event)
 		}
 		if follow.Payload != "" {
 			input.CheckEnum(problems, at+"/payload", "payload", follow.Payload, []FollowPayload{FollowOwn, FollowResult})
 		}
 		j.checkFollowJobs(problems, at+"/jobs", follow.Jobs)
-		if follow.Target != nil {
-			problems.AddError(at+"/target", j.checkFollowTarget(event, *follow.Target))
+		if to == nil {
+			continue
 		}
+		wrong := to.Validate()
+		if wrong == nil {
+			wrong = to.TryTemplates(j.App, j.Name, json.RawMessage(`{}`))
+		}
+		problems.AddError(at, wrong)
 	}
 }
 
@@ -116,24 +124,11 @@ func (j Job) checkFollowJobs(problems *input.Problems, at string, jobs []string)
 	}
 }
 
-func (j Job) checkFollowTarget(event run.FollowEvent, target target.Target) error {
-	if target.Group != nil {
-		var problems input.Problems
-		problems.Add("/group", input.CodeTargetKind,
-			"%s cannot be delivered to an endpoint group; name a job whose target is the group in jobs", event)
-		return problems
-	}
-	if err := target.Validate(); err != nil {
-		return err
-	}
-	return target.TryTemplates(j.App, j.Name, json.RawMessage(`{}`))
-}
-
-// WithFollowTarget returns j with another follow target for an event.
-func (j Job) WithFollowTarget(event run.FollowEvent, target target.Target) Job {
+// WithFollowSecrets returns j with other secrets in the destination of an event, by their pointers in it.
+func (j Job) WithFollowSecrets(event run.FollowEvent, secrets map[string]target.Secret) Job {
 	j.JobFollows = j.withFollows(func(of run.FollowEvent, follow Follow) Follow {
 		if of == event {
-			follow.Target = &target
+			return target.WithSecrets(follow, secrets)
 		}
 		return follow
 	})
@@ -176,8 +171,8 @@ func FindFollowCycle(followers map[string][]string) []string {
 	return nil
 }
 
-// Attached returns the job that makes the deliveries to the target of a Follow, as declared. Its definition is part
-// of j's, and users cannot choose its name.
+// Attached returns the job that makes the deliveries to the destination of a Follow, as declared. Its definition is
+// part of j's, and users cannot choose its name.
 func (j Job) Attached(event run.FollowEvent) Job {
 	suffix := "." + string(event)
 	job := Job{App: j.App, Name: j.Name + suffix}
@@ -185,14 +180,14 @@ func (j Job) Attached(event run.FollowEvent) Job {
 	job.LeaveToApp()
 	job.Origin = OriginOf(j.CreatedAs()+suffix, job.Name)
 	for of, follow := range j.EachFollow() {
-		if of == event && follow.Target != nil {
-			job.Target = *follow.Target
+		if to := follow.Target(); of == event && to != nil {
+			job.Target = *to
 		}
 	}
 	return job
 }
 
-// FollowDocument describes a run to its followers: a Follow's Target, and its Jobs with FollowResult.
+// FollowDocument describes a run to its followers: a Follow's destination, and its Jobs with FollowResult.
 type FollowDocument struct {
 	Event  run.FollowEvent `json:"event"`
 	Parent FollowedRun     `json:"parent"`

@@ -101,7 +101,7 @@ func (g FollowGraph) followers(job Job) ([]Follower, error) {
 			next[id] = true
 			all = append(all, Follower{job.Key(), event.Mask(), id, run.KindChain, follow.Payload == FollowResult})
 		}
-		if follow.Target != nil {
+		if follow.Target() != nil {
 			all = append(all, Follower{job.Key(), event.Mask(), job.Attached(event).Key(), run.KindFollow, true})
 		}
 	}

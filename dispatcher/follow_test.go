@@ -16,6 +16,8 @@ import (
 
 func TestWrongFollowersAreRefused(t *testing.T) {
 	t.Parallel()
+	deliver := func(to target.FollowDestination) Follow { return Follow{FollowDestination: to} }
+	hook := func(url string) *target.FollowWebhook { return &target.FollowWebhook{URL: url} }
 	for name, tt := range map[string]struct {
 		follow Follow
 		want   []string
@@ -26,14 +28,19 @@ func TestWrongFollowersAreRefused(t *testing.T) {
 		"a delivery":         {Follow{Jobs: []string{"other.on_failure"}}, []string{"name_format /on_failure/jobs/0"}},
 		"too many":           {Follow{Jobs: make([]string, MostFollowers+1)}, []string{"too_many /on_failure/jobs"}},
 		"an unknown payload": {Follow{Jobs: []string{"other"}, Payload: "both"}, []string{"enum /on_failure/payload"}},
-		"a group": {Follow{Target: &target.Target{Group: &target.GroupTarget{Name: "g"}}},
-			[]string{"target_kind /on_failure/target/group"}},
-		"no target": {Follow{Target: &target.Target{}}, []string{"required /on_failure/target/webhook"}},
+		"two destinations": {deliver(target.FollowDestination{Webhook: hook("https://a.example/"), SNS: &target.FollowTopic{}}),
+			[]string{"target_kind /on_failure/sns"}},
+		"no URL":      {deliver(target.FollowDestination{Webhook: hook("")}), []string{"required /on_failure/webhook/url"}},
+		"no function": {deliver(target.FollowDestination{Lambda: &target.FollowLambda{}}), []string{"required /on_failure/lambda/function"}},
+		"no queue":    {deliver(target.FollowDestination{SQS: &target.FollowQueue{}}), []string{"required /on_failure/sqs/queue_arn"}},
+		"no topic":    {deliver(target.FollowDestination{SNS: &target.FollowTopic{}}), []string{"required /on_failure/sns/topic_arn"}},
+		"no signing secret": {deliver(target.FollowDestination{
+			Webhook: &target.FollowWebhook{URL: "https://a.example/", Signing: &target.Signing{}},
+		}), []string{"required /on_failure/webhook/signing/secrets"}},
 		"several at once": {Follow{Jobs: []string{"?"}, Payload: "x"},
 			[]string{"enum /on_failure/payload", "name_format /on_failure/jobs/0"}},
-		"a template that fails": {Follow{Target: &target.Target{Webhook: &target.Webhook{
-			URL: "https://a.example/{{.Nope}}", Method: "POST", Timeout: target.DefaultTimeout,
-		}}}, []string{"template_field /on_failure/target/webhook/url"}},
+		"a template that fails": {deliver(target.FollowDestination{Webhook: hook("https://a.example/{{.Nope}}")}),
+			[]string{"template_field /on_failure/webhook/url"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,16 +154,16 @@ func TestFollowersOfARunHaveOneKey(t *testing.T) {
 
 func TestSecretsOfTheWholeJobHavePointers(t *testing.T) {
 	t.Parallel()
-	secret := func(name string) *target.Auth {
-		return &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Reference: name}}}
+	signing := func(name string) *target.Signing {
+		return &target.Signing{Secrets: map[string]target.Secret{"v1": {Reference: name}}}
 	}
 	job := validJob()
-	job.Target.Webhook.Auth = secret("env:SECRET_A")
-	hook := *validJob().Target.Webhook
-	hook.Auth = secret("env:SECRET_B")
-	job.OnMisfire = &Follow{Target: &target.Target{Webhook: &hook}}
+	job.Target.Webhook.Signing = signing("env:SECRET_A")
+	job.OnMisfire = &Follow{FollowDestination: target.FollowDestination{
+		Webhook: &target.FollowWebhook{URL: "https://a.example/", Signing: signing("env:SECRET_B")},
+	}}
 	paths := input.SortedKeys(target.Secrets(job))
-	want := []string{"/on_misfire/target/webhook/auth/bearer/token", "/target/webhook/auth/bearer/token"}
+	want := []string{"/on_misfire/webhook/signing/secrets/v1", "/target/webhook/signing/secrets/v1"}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Fatalf("secrets (-want +got):\n%s", diff)
 	}

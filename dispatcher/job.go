@@ -252,31 +252,16 @@ func (j JobSpec) checkCarryState(problems *input.Problems) {
 func (j Job) CheckKept(old Job) error {
 	var problems input.Problems
 	problems.AddError("/target", j.Target.CheckKept(old.Target))
-	before := map[run.FollowEvent]*Follow{}
+	before := map[run.FollowEvent]*target.Target{}
 	for event, follow := range old.EachFollow() {
-		before[event] = follow
+		before[event] = follow.Target()
 	}
 	for event, follow := range j.EachFollow() {
-		if was := before[event]; follow.Target != nil && was != nil && was.Target != nil {
-			problems.AddError("/"+string(event)+"/target", follow.Target.CheckKept(*was.Target))
+		if to := follow.Target(); to != nil && before[event] != nil {
+			problems.AddError("/"+string(event), to.CheckKept(*before[event]))
 		}
 	}
 	return problems.Err()
-}
-
-// CertificateEnd returns when the first client certificate of a job's own targets expires; nil if it has none.
-func (j Job) CertificateEnd() *time.Time {
-	ends := []*time.Time{j.Target.CertificateEnd()}
-	for _, follow := range j.EachFollow() {
-		if follow.Target != nil {
-			ends = append(ends, follow.Target.CertificateEnd())
-		}
-	}
-	ends = slices.DeleteFunc(ends, func(end *time.Time) bool { return end == nil })
-	if len(ends) == 0 {
-		return nil
-	}
-	return slices.MinFunc(ends, func(a, b *time.Time) int { return a.Compare(*b) })
 }
 
 // JobDefaults are values of an app for fields that its jobs leave out. They are filled in when a job is declared, so

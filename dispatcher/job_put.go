@@ -115,13 +115,13 @@ func (b JobBefore) Admit(job Job, jobs, triggers int) error {
 	return problems.Err()
 }
 
-// Follow returns the attached jobs, which deliver to the follow targets of job, and its followers. The error is
+// Follow returns the attached jobs, which deliver to the destinations of job, and its followers. The error is
 // Problems.
 func (b JobBefore) Follow(job Job, now time.Time) (map[run.FollowEvent]AttachedChange, []Follower, error) {
 	var problems input.Problems
 	attached := map[run.FollowEvent]AttachedChange{}
 	for event, follow := range job.EachFollow() {
-		if follow.Target == nil {
+		if follow.Target() == nil {
 			continue
 		}
 		one := job.Attached(event)
@@ -148,7 +148,7 @@ type AttachedChange struct {
 	Same bool // no change to write
 }
 
-// Put returns the effect of declaring an attached job at now. The error is Problems, with JSON pointers in the job.
+// Put returns the effect of declaring an attached job at now. The error is Problems, with JSON pointers in its target.
 func (b AttachedBefore) Put(job Job, keys bool, now time.Time) (AttachedChange, error) {
 	job.Revision, job.CreatedAt, job.UpdatedAt, job.State = b.Revision+1, now, now, JobInit
 	change := AttachedChange{Job: job}
@@ -157,12 +157,12 @@ func (b AttachedBefore) Put(job Job, keys bool, now time.Time) (AttachedChange, 
 		old := job
 		old.Target, old.Retry = b.Old.Target, b.Old.Retry
 		change.Old, change.Job.CreatedAt, before = &old, b.Old.CreatedAt, target.Secrets(old.Target)
-		if err := job.CheckKept(old); err != nil {
+		if err := job.Target.CheckKept(old.Target); err != nil {
 			return change, err
 		}
 		change.Same = old.Declares(job)
 	}
-	return change, target.CheckStorable("/target", target.Secrets(job.Target), before, keys)
+	return change, target.CheckStorable("", target.Secrets(job.Target), before, keys)
 }
 
 // jobSteps bounds the time to find the next fires of all triggers of a job to some 20 ms, because a transaction waits
@@ -273,14 +273,14 @@ func (j Job) WarnOfRegion(node string) []input.Problem {
 		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
 }
 
-// CheckBounds returns, as Problems with JSON pointers in the job or nil, where the target and the follow targets of j
-// are outside the bounds of its app.
+// CheckBounds returns, as Problems with JSON pointers in the job or nil, where the target of j and the destinations of
+// what follows are outside the bounds of its app.
 func (j Job) CheckBounds(bounds *target.Bounds) error {
 	var problems input.Problems
-	problems.AddError("", bounds.CheckTarget(j.App, j.Target))
+	problems.AddError("/target", bounds.CheckTarget(j.App, j.Target))
 	for event, follow := range j.EachFollow() {
-		if follow.Target != nil {
-			problems.AddError("/"+string(event), bounds.CheckTarget(j.App, *follow.Target))
+		if to := follow.Target(); to != nil {
+			problems.AddError("/"+string(event), bounds.CheckTarget(j.App, *to))
 		}
 	}
 	return problems.Err()

@@ -16,8 +16,8 @@ var readOnly = map[string]string{
 	"Job.origin": "the API keeps it", "Trigger.origin": "the API keeps it", "Trigger.anchor_at": "the API keeps it",
 	"Trigger.counted_from": "the API keeps it", "Trigger.fired": "the API counts", "Trigger.due_at": "it is next_fire_time with jitter",
 	"Secret.stored": "it stands for what Terraform does not know", "Target.alert": "no job has it",
-	"Target.group": "what follows a run is no group", "AlertWebhook.callback": "a notification is delivered once its receiver responds",
-	"Bounds.suspended_by": "the audit log has it", "Bounds.suspended_at": "the audit log has it", "App.usage": "it changes all the time",
+	"AlertWebhook.callback": "a notification is delivered once its receiver responds",
+	"Bounds.suspended_by":   "the audit log has it", "Bounds.suspended_at": "the audit log has it", "App.usage": "it changes all the time",
 	"App.breaks": "an apply shows it", "App.importing": "for the API", "Calendar.removal_requested_at": "it counts as deleted",
 }
 

@@ -151,8 +151,10 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 
 // followRow is the block of an event; after names the runs or fires that it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
-	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+
-		": other jobs, a target that is told, or both. Default: nothing.",
+	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+": other `jobs`, and at most "+
+		"one of `webhook`, `lambda`, `sqs` and `sns`. That gets the document that `payload = \"result\"` means, in a run of its own with "+
+		"the `default_retry` of the app. For a request or message with more settings, name a job without triggers in `jobs`. "+
+		"Default: nothing follows.",
 		binding.Data("What follows "+after+"; null if nothing does."))
 }
 
@@ -160,17 +162,38 @@ var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follo
 	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional,
 		fmt.Sprintf("Names of jobs of the app that run then, "+
 			"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
-			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), binding.Decides(""), // or target is required
+			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), somethingFollows,
 		binding.Data("Names of jobs of the app that run then; null if there are none.")),
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
 			"response.", binding.Data("What these jobs get: `own` or `result`.")),
-	binding.Block("target", binding.Nested(func(f *dispatcher.Follow) **target.Target { return &f.Target }, followTargetRows),
-		binding.Optional, "What is told, by a run of its own with the `default_retry` of the app: exactly one of "+either(followKinds())+
-			". It gets the document that `payload = \"result\"` means, unless it has a `body`. Default: nothing is told.", binding.Decides("")),
-	binding.Block("target", binding.Nested(func(f *dispatcher.Follow) **target.Target { return &f.Target }, targetRows), binding.InData,
-		"What is told; null if nothing is."),
+	destinationRow("webhook", "An HTTP request with method `POST`.",
+		binding.Nested(func(f *dispatcher.Follow) **target.FollowWebhook { return &f.Webhook }, binding.Of(binding.Fresh[target.FollowWebhook],
+			settingRow("url", "webhook", func(w *target.FollowWebhook) *string { return &w.URL }),
+			signingRow(func(w *target.FollowWebhook) **target.Signing { return &w.Signing })))),
+	destinationRow("lambda", "An AWS Lambda function.",
+		binding.Nested(func(f *dispatcher.Follow) **target.FollowLambda { return &f.Lambda }, binding.Of(binding.Fresh[target.FollowLambda],
+			settingRow("function", "lambda", func(l *target.FollowLambda) *string { return &l.Function })))),
+	destinationRow("sqs", "An Amazon SQS queue.",
+		binding.Nested(func(f *dispatcher.Follow) **target.FollowQueue { return &f.SQS }, binding.Of(binding.Fresh[target.FollowQueue],
+			settingRow("queue_arn", "sqs", func(q *target.FollowQueue) *string { return &q.QueueARN })))),
+	destinationRow("sns", "An Amazon SNS topic.",
+		binding.Nested(func(f *dispatcher.Follow) **target.FollowTopic { return &f.SNS }, binding.Of(binding.Fresh[target.FollowTopic],
+			settingRow("topic_arn", "sns", func(t *target.FollowTopic) *string { return &t.TopicARN })))),
 )
+
+// somethingFollows is an option of what can follow: at least one is required, which cannot be checked while one may be null.
+var somethingFollows = binding.Decides("")
+
+// destinationRow is a kind of destination of what follows.
+func destinationRow[Q comparable](kind, text string, in binding.Nest[*dispatcher.Follow, *Q]) *binding.Row {
+	return binding.Block(kind, in, binding.Optional, text+" Default: none.", somethingFollows, binding.Data(text+" Null if it is not there."))
+}
+
+// settingRow is the setting that says where a destination of a kind is.
+func settingRow[P any](name, kind string, field func(P) *string) *binding.Row {
+	return binding.Text(name, field, binding.Required, "As in `"+kind+"` of `target`.", binding.Data("As in `"+kind+"` of `target`."))
+}
 
 var objectiveRows = binding.Of(binding.Fresh[dispatcher.Objective],
 	binding.Duration("within", func(o *dispatcher.Objective) *input.Duration { return &o.Within }, binding.Required,

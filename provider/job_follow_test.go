@@ -13,7 +13,11 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 )
 
-const followDir = "testdata/follow/"
+const (
+	followDir = "testdata/follow/"
+	oldToken  = "TF_VAR_token=whsec_CANARY1aCANARY1bCANARY1cCANARY1d"
+	newToken  = "TF_VAR_token=whsec_CANARY2aCANARY2bCANARY2cCANARY2d"
+)
 
 // A story: one apply creates jobs that follow one another, which are read back unchanged and
 // imported. Changes outside of Terraform are drift.
@@ -22,7 +26,7 @@ func TestFollowStory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
-	d := f.directory(t, main, providerBlock("")).with("TF_VAR_token=CANARY1")
+	d := f.directory(t, main, providerBlock("")).with(oldToken)
 	printed := d.must(t, "plan")
 	golden(t, followDir+"plan.txt", printed)
 	printed += d.must(t, "apply", "-auto-approve")
@@ -35,7 +39,7 @@ func TestFollowStory(t *testing.T) {
 	if diff := cmp.Diff(&want, job.OnSuccess); diff != "" {
 		t.Errorf("on_success (-want +got):\n%s", diff)
 	}
-	if job.OnMisfire == nil || job.OnMisfire.Target.Lambda.Function != "missed" || job.OnMisfire.Payload != dispatcher.FollowOwn {
+	if job.OnMisfire == nil || job.OnMisfire.Lambda.Function != "missed" || job.OnMisfire.Payload != dispatcher.FollowOwn {
 		t.Errorf("on_misfire = %+v", job.OnMisfire)
 	}
 
@@ -48,7 +52,7 @@ func TestFollowStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	job.OnSuccess.Jobs, job.OnFailure = []string{"report"}, nil
-	job.OnMisfire.Target.Lambda.Timeout /= 3
+	job.OnMisfire.Lambda.Function = "missed:live"
 	if _, err := f.outside.PutJob(t.Context(), job, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +74,15 @@ func TestFollowStory(t *testing.T) {
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "4 destroyed")
 }
 
-// A follow target's secret is sent by version, like that of the job's target, and not to another server.
+// The signing secret of a delivery is sent by version, like that of the job's target, and not to another server.
 func TestFollowSecretsAreSentByVersion(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
 	d := f.directory(t, main, providerBlock(""))
-	d.with("TF_VAR_token=CANARY1").must(t, "apply", "-auto-approve")
-	d = d.with("TF_VAR_token=CANARY2")
+	d.with(oldToken).must(t, "apply", "-auto-approve")
+	d = d.with(newToken)
 	mustChangeNothing(t, d)
 
 	elsewhere := strings.Replace(main, "oncall.example.com", "evil.example.com", 1)
@@ -115,7 +119,7 @@ func TestMissingFollowersAreReportedAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
-	d := f.directory(t, strings.ReplaceAll(main, "carillon_job.wipe.name", `"wpie"`), providerBlock("")).with("TF_VAR_token=CANARY")
+	d := f.directory(t, strings.ReplaceAll(main, "carillon_job.wipe.name", `"wpie"`), providerBlock("")).with(oldToken)
 	golden(t, followDir+"missing.txt", errorsOf(d.mustFail(t, []string{"plan"})))
 	d.rewrite(t, main)
 	d.must(t, "apply", "-auto-approve")
@@ -150,9 +154,9 @@ func TestFollowerInUseStays(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
-	d := f.directory(t, main, providerBlock("")).with("TF_VAR_token=CANARY")
+	d := f.directory(t, main, providerBlock("")).with(oldToken)
 	d.must(t, "apply", "-auto-approve")
-	unnamed := strings.NewReplacer(", carillon_job.wipe.name", "", "    jobs = [carillon_job.wipe.name]\n    target", "    target",
+	unnamed := strings.NewReplacer(", carillon_job.wipe.name", "", "    jobs = [carillon_job.wipe.name]\n    webhook", "    webhook",
 		"  on_success {\n    jobs = [carillon_job.wipe.name]\n  }\n", "").Replace(main)
 	without, _, _ := strings.Cut(unnamed, "resource \"carillon_job\" \"wipe\"")
 	d.rewrite(t, without)

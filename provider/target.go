@@ -3,7 +3,6 @@ package provider
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -12,51 +11,32 @@ import (
 	"github.com/carillon-dev/carillon/provider/binding"
 )
 
-// targetKinds are the names of all kinds of target. To add one, add its rows.
-var targetKinds = []string{"webhook", "lambda", "sqs", "sns", "group"}
+// ofKinds is an option of each kind of target. The number of kinds cannot be checked while one may still be null.
+var ofKinds = binding.Decides("webhook", "lambda", "sqs", "sns", "group")
 
-// followKinds returns the kinds of target for a run's outcome: a request to an endpoint group needs its own job.
-func followKinds() []string { return targetKinds[:4] }
+// otherKind ends the description of each kind of target.
+const otherKind = " Default: the target is of another kind."
 
 // targetRows are the target of a run.
 var targetRows = binding.Of(binding.Fresh[target.Target],
-	targetBlocks(targetKinds, func(_, text string) string { return text + " Default: the target is of another kind." }),
+	binding.Block("webhook", binding.Nested(func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows), binding.Optional,
+		"An HTTP request. Any 2xx response is a success, and redirects are not followed."+otherKind, ofKinds),
+	binding.Block("lambda", binding.Nested(func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows), binding.Optional,
+		"An AWS Lambda function, invoked once for each attempt with the credentials of the node."+otherKind, ofKinds),
+	binding.Block("sqs", binding.Nested(func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows), binding.Optional,
+		"An Amazon SQS queue, which gets one message for each attempt, sent with the credentials of the node."+otherKind, ofKinds),
+	binding.Block("sns", binding.Nested(func(t *target.Target) **target.SNS { return &t.SNS }, snsRows), binding.Optional,
+		"An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The message has at "+
+			"most 256 KiB with its attributes."+otherKind, ofKinds),
+	binding.Block("group", binding.Nested(func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows), binding.Optional,
+		"An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests authenticate and are "+
+			"signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but never after it may "+
+			"have received the request."+otherKind, ofKinds),
 	binding.Shown("kind", func(t *target.Target) string { return string(t.Summary().Kind) }, binding.InData, "`webhook`, `lambda`, "+
 		"`group`, `sqs` or `sns`."),
 	binding.Shown("name", func(t *target.Target) string { return t.Summary().Name }, binding.InData, "The host of a webhook, with "+
 		"its port unless that is the scheme's, or the name of the function, group, queue or topic."),
 )
-
-// followTargetRows are the target that gets the outcome of a run.
-var followTargetRows = binding.Of(binding.Fresh[target.Target],
-	targetBlocks(followKinds(), func(kind, _ string) string {
-		return "As `" + kind + "` in `target` of the job. Default: the target is of another kind."
-	}))
-
-// targetBlocks are the blocks of kinds of target. The number of kinds cannot be checked while one may still be null.
-func targetBlocks(kinds []string, describe func(kind, text string) string) binding.List {
-	all := binding.List{
-		binding.Block("webhook", binding.Nested(func(t *target.Target) **target.Webhook { return &t.Webhook }, webhookRows), binding.Optional,
-			describe("webhook", "An HTTP request. Any 2xx response is a success, and redirects are not followed."), binding.Decides(kinds...)),
-		binding.Block("lambda", binding.Nested(func(t *target.Target) **target.Lambda { return &t.Lambda }, lambdaRows), binding.Optional,
-			describe("lambda", "An AWS Lambda function, invoked once for each attempt with the credentials of the node."),
-			binding.Decides(kinds...)),
-		binding.Block("sqs", binding.Nested(func(t *target.Target) **target.SQS { return &t.SQS }, sqsRows), binding.Optional,
-			describe("sqs", "An Amazon SQS queue, which gets one message for each attempt, sent with the credentials of the node."),
-			binding.Decides(kinds...)),
-		binding.Block("sns", binding.Nested(func(t *target.Target) **target.SNS { return &t.SNS }, snsRows), binding.Optional, describe("sns",
-			"An Amazon SNS topic, which gets one message for each attempt, published with the credentials of the node. The message "+
-				"has at most 256 KiB with its attributes."), binding.Decides(kinds...)),
-	}
-	if !slices.Contains(kinds, "group") {
-		return all
-	}
-	return append(all, binding.Block("group", binding.Nested(func(t *target.Target) **target.GroupTarget { return &t.Group }, groupTargetRows),
-		binding.Optional,
-		describe("group", "An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
-			"authenticate and are signed. An endpoint that cannot be reached is passed over for the next one within the same attempt, but "+
-			"never after it may have received the request."), binding.Decides(kinds...)))
-}
 
 // request has the fields that webhooks and requests to endpoint groups share.
 type request struct {
@@ -156,13 +136,17 @@ func protectedBy(w *target.Webhook) *protected { return &protected{&w.Signing, &
 
 func protectionRows() binding.List {
 	return binding.List{
-		binding.Block("signing", binding.Nested(func(p *protected) **target.Signing { return p.signing }, signingRows), binding.Optional,
-			"Signs each request by Standard Webhooks, in the header `webhook-signature`. Default: requests are not signed."),
+		signingRow(func(p *protected) **target.Signing { return p.signing }),
 		binding.Block("auth", binding.Nested(func(p *protected) **target.Auth { return p.auth }, authRows), binding.Optional,
 			"How requests authenticate; exactly one of these. Default: none."),
 		binding.Block("tls", binding.Nested(func(p *protected) **target.TLS { return p.tls }, tlsRows), binding.Optional,
 			"Settings of `https` connections. Default: the certificates of the node's system, and TLS 1.2 or later."),
 	}
+}
+
+func signingRow[P any](field func(P) **target.Signing) *binding.Row {
+	return binding.Block("signing", binding.Nested(field, signingRows), binding.Optional,
+		"Signs each request by Standard Webhooks, in the header `webhook-signature`. Default: requests are not signed.")
 }
 
 var signingRows = binding.Of(binding.Fresh[target.Signing],

@@ -72,7 +72,7 @@ func (e Export) Runnable() map[string]dispatcher.Job {
 		job.Revision = one.Revision
 		all[job.Name] = job
 		for event, follow := range job.EachFollow() {
-			if follow.Target != nil {
+			if follow.Target() != nil {
 				attached := job.Attached(event)
 				all[attached.Name] = attached
 			}

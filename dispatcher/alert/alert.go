@@ -1,7 +1,6 @@
 package alert
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -382,7 +381,7 @@ func (b Before) Put(declared Alert, now time.Time) (c Change, err error) {
 	return c, ofDestination(err)
 }
 
-// ofDestination converts the JSON pointers of problems of an attached job to pointers in its alert.
+// ofDestination converts the JSON pointers of problems of the target of an attached job to pointers in its alert.
 func ofDestination(err error) error {
 	var problems input.Problems
 	if !errors.As(err, &problems) {
@@ -390,7 +389,7 @@ func ofDestination(err error) error {
 	}
 	moved := make(input.Problems, len(problems))
 	for i, p := range problems {
-		p.Path = cmp.Or(strings.Replace(p.Path, "/target/alert", "/destination", 1), "/destination")
+		p.Path = target.DestinationAt + strings.TrimPrefix(p.Path, "/alert")
 		moved[i] = p
 	}
 	return moved

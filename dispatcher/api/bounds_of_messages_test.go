@@ -14,7 +14,6 @@ import (
 const (
 	within     = `"url":"https://in.example.com/"`
 	elsewhere  = "arn:aws:%s:eu-central-1:999999999999:appb-%s"
-	someRole   = `"assume_role":{"role_arn":"arn:aws:iam::999999999999:role/appb"}`
 	signedPart = `"auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}`
 )
 
@@ -23,12 +22,8 @@ const (
 var outsideTargets = map[string]struct{ target, problem, allowed string }{
 	"host": {`"webhook":{"url":"https://out.example.com/"}`, "/webhook/url bound_egress", `{}`},
 	"port": {`"webhook":{"url":"https://in.example.com:9/"}`, "/webhook/url bound_egress", `{}`},
-	"token endpoint": {`"webhook":{` + within + `,"auth":{"oauth2":{"token_url":"https://out.example.com/","client_id":"a",
-		"client_secret":{"reference":"env:SECRET_APPA_KEY"}}}}`, "/webhook/auth/oauth2/token_url bound_egress", `{}`},
-	"secret": {`"webhook":{` + within + `,"auth":{"bearer":{"token":{"reference":"env:SECRET_APPB_KEY"}}}}`,
-		"/webhook/auth/bearer/token/reference bound_secret", `{"secrets":["env:SECRET_*"]}`},
-	"signature": {`"webhook":{` + within + `,` + signedPart + `}`, "/webhook/auth/sigv4 bound_signing",
-		`{"sign_as_node":[{"service":"execute-api","hosts":["*.example.com"]}]}`},
+	"key": {`"webhook":{` + within + `,"signing":{"secrets":{"v1":{"reference":"env:SECRET_APPB_KEY"}}}}`,
+		"/webhook/signing/secrets/v1/reference bound_secret", `{"secrets":["env:SECRET_*"]}`},
 	"topic": {fmt.Sprintf(`"sns":{"topic_arn":"`+elsewhere+`"}`, "sns", "told"), "/sns/topic_arn bound_topic",
 		`{"sns":{"topics":["*"]}}`},
 }
@@ -43,6 +38,12 @@ var outsideFollows = map[string]struct{ target, problem, allowed string }{
 
 // outsideAlerts are those that only an alert has.
 var outsideAlerts = map[string]struct{ target, problem, allowed string }{
+	"token endpoint": {`"webhook":{` + within + `,"auth":{"oauth2":{"token_url":"https://out.example.com/","client_id":"a",
+		"client_secret":{"reference":"env:SECRET_APPA_KEY"}}}}`, "/webhook/auth/oauth2/token_url bound_egress", `{}`},
+	"secret": {`"webhook":{` + within + `,"auth":{"bearer":{"token":{"reference":"env:SECRET_APPB_KEY"}}}}`,
+		"/webhook/auth/bearer/token/reference bound_secret", `{"secrets":["env:SECRET_*"]}`},
+	"signature": {`"webhook":{` + within + `,` + signedPart + `}`, "/webhook/auth/sigv4 bound_signing",
+		`{"sign_as_node":[{"service":"execute-api","hosts":["*.example.com"]}]}`},
 	"secret URL": {`"webhook":{` + within + `,"secret_url":{"reference":"env:SECRET_APPB_URL"}}`,
 		"/webhook/secret_url/reference bound_secret", `{"secrets":["env:SECRET_*"]}`},
 	"routing key": {`"webhook":{` + within + `,"format":"pagerduty","routing_key":{"reference":"file:appb/key"}}`,
@@ -58,11 +59,11 @@ func TestMessagesAboutRunsAreWithinTheBoundsOfTheApp(t *testing.T) {
 	t.Parallel()
 	for event, form := range map[string]string{
 		"alert":      `{"failure":{},"destination":{%s}}`,
-		"on_success": `{"target":{"webhook":{` + within + `}},"on_success":{"target":{%s}}}`,
-		"on_failure": `{"target":{"webhook":{` + within + `}},"on_failure":{"target":{%s}}}`,
-		"on_misfire": `{"target":{"webhook":{` + within + `}},"on_misfire":{"target":{%s}}}`,
+		"on_success": `{"target":{"webhook":{` + within + `}},"on_success":{%s}}`,
+		"on_failure": `{"target":{"webhook":{` + within + `}},"on_failure":{%s}}`,
+		"on_misfire": `{"target":{"webhook":{` + within + `}},"on_misfire":{%s}}`,
 	} {
-		path, at, more := appA+"/jobs/told", "/"+event+"/target", outsideFollows
+		path, at, more := appA+"/jobs/told", "/"+event, outsideFollows
 		if event == "alert" {
 			path, at, more = appA+"/alerts/told", "/destination", outsideAlerts
 		}

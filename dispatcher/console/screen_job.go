@@ -192,8 +192,8 @@ func follows(job dispatcher.Job) []followRow {
 			continue
 		}
 		row := followRow{On: one.on, Jobs: one.by.Jobs}
-		if one.by.Target != nil {
-			row.Target = one.by.Target.Kind()
+		if to := one.by.Target(); to != nil {
+			row.Target = to.Kind()
 		}
 		found = append(found, row)
 	}

@@ -15,25 +15,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// messages are targets of follows and destinations of alerts, by the part that bounds can refuse.
+// messages are destinations of follows and of alerts, by the part that bounds can refuse.
 var messages = map[string]string{
-	"host":      `{"webhook":{"url":"http://out.example.com/"}}`,
-	"port":      `{"webhook":{"url":"http://in.example.com:9/"}}`,
-	"secret":    `{"webhook":{"url":"http://in.example.com/","auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
-	"signature": `{"webhook":{"url":"http://in.example.com/","auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}}}`,
-	"topic":     `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:told"}}`,
-	"topic-role": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:own",` +
-		`"assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
+	"host":  `{"webhook":{"url":"http://out.example.com/"}}`,
+	"port":  `{"webhook":{"url":"http://in.example.com:9/"}}`,
+	"key":   `{"webhook":{"url":"http://in.example.com/","signing":{"secrets":{"v1":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
+	"topic": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:told"}}`,
 }
 
 var followsOnly = map[string]string{
 	"function": `{"lambda":{"function":"arn:aws:lambda:eu-central-1:123456789012:function:told"}}`,
 	"queue":    `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:dead"}}`,
-	"queue-role": `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:own",` +
-		`"assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
 }
 
 var alertsOnly = map[string]string{
+	"secret":    `{"webhook":{"url":"http://in.example.com/","auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
+	"signature": `{"webhook":{"url":"http://in.example.com/","auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}}}`,
+	"topic-role": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:own",` +
+		`"assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
 	"secret-url":  `{"webhook":{"url":"http://in.example.com/","secret_url":{"reference":"env:SECRET_OTHER_URL"}}}`,
 	"routing-key": `{"webhook":{"url":"http://in.example.com/","format":"pagerduty","routing_key":{"reference":"file:other/key"}}}`,
 }
@@ -51,19 +50,8 @@ func (r *rig) putMessages() int {
 		for kind, text := range kinds {
 			r.chain("follow-"+kind, func(j *dispatcher.Job) {
 				j.Target.Webhook.URL = "http://in.example.com/"
-				j.OnFailure = &dispatcher.Follow{Target: &target.Target{}}
-				decode(text, j.OnFailure.Target)
-				switch to := j.OnFailure.Target; {
-				case to.Webhook != nil:
-					to.Webhook.SetDefaults()
-				case to.Lambda != nil:
-					to.Lambda.SetDefaults()
-				case to.SQS != nil:
-					to.SQS.SetDefaults()
-				default:
-					to.SNS.SetDefaults()
-				}
-				decode(text, j.OnFailure.Target)
+				j.OnFailure = &dispatcher.Follow{}
+				decode(text, j.OnFailure)
 			})
 			count++
 		}

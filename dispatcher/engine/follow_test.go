@@ -173,9 +173,8 @@ func TestDeliveryIsAttemptedAgainAndIsNotFollowed(t *testing.T) {
 		}
 		return broken()
 	}
-	hook := &target.Webhook{URL: "http://dead-letters/"}
-	hook.SetDefaults()
-	r.chain("parent", func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{Target: &target.Target{Webhook: hook}} })
+	to := target.FollowDestination{Webhook: &target.FollowWebhook{URL: "http://dead-letters/"}}
+	r.chain("parent", func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{FollowDestination: to} })
 	r.requestRun("parent")
 	r.follow()
 	want := []string{"parent", "parent.on_failure on_failure failed"}

@@ -54,8 +54,8 @@ func testMendedJob(t *testing.T, s *store.Store, set string, put func(*dispatche
 	job.Triggers = map[string]dispatcher.Trigger{"tick": {TriggerSpec: dispatcher.TriggerSpec{
 		Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}}}
 	job.Payload = []byte(`{"n": 1}`)
-	to := job.Target
-	job.OnFailure = &dispatcher.Follow{Target: &to}
+	job.OnFailure = &dispatcher.Follow{
+		FollowDestination: target.FollowDestination{Webhook: &target.FollowWebhook{URL: "https://example.com/failed"}}}
 	first, _, err := s.PutJob(ctx, job, change)
 	must(t, err)
 	if !strings.Contains(set, "WHERE") {

@@ -24,8 +24,8 @@ func TestWaitingFollowersMove(t *testing.T) {
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("child", nil)
 		parent := m.declare("parent", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
-			target := job.Target
-			job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
+			to := target.FollowDestination{Webhook: &target.FollowWebhook{URL: "https://example.com/failed"}}
+			job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: to, Payload: dispatcher.FollowResult}
 		})
 		ctx, node := t.Context(), run.NodeID(7)
 		must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))

@@ -410,3 +410,40 @@ func TestSecretsOutliveARename(t *testing.T) {
 		check("under another key", openWith(t, database, sealKeys(t, "b")))
 	})
 }
+
+// The signing secret of a delivery belongs to its attached job, and the job that declares it keeps it like its own.
+func TestSecretsOfDeliveriesAreKept(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept, at := target.Secret{Stored: true}, "/on_failure"+signingPath
+		to := func(url string, signing target.Secret) dispatcher.Job {
+			job := secretJob(value(first), value("hunter2"))
+			hook := &target.FollowWebhook{URL: url, Signing: &target.Signing{Secrets: map[string]target.Secret{"current": signing}}}
+			job.OnFailure = &dispatcher.Follow{FollowDestination: target.FollowDestination{Webhook: hook}}
+			return job
+		}
+		check := func(what string, job dispatcher.Job, want string) {
+			t.Helper()
+			if got := target.Secrets(job)[at]; got != kept {
+				t.Errorf("%s: secret %+v, want it stored", what, got)
+			}
+			if got := openedOf(t, s, job.Attached(run.OnFailure).Key()); got[signingPath] != want {
+				t.Errorf("%s: the node gets %q, want %s", what, got, want)
+			}
+		}
+		check("given", put(t, s, to("https://a.example.com/", value(other))), other)
+		check("kept", put(t, s, to("https://a.example.com/b", kept)), other)
+		if _, _, err := s.PutJob(t.Context(), to("https://evil.test/", kept), input.Change{}); problemOf(err) != at+"/stored secret_origin" {
+			t.Errorf("moved to another host = %v", err)
+		}
+		check("given for another host", put(t, s, to("https://b.example.com/", value(first))), first)
+		read, err := s.Job(t.Context(), "demo", "ping")
+		must(t, err)
+		check("read", read, first)
+		put(t, s, secretJob(value(first), value("hunter2")))
+		if _, _, err := s.PutJob(t.Context(), to("https://b.example.com/", kept), input.Change{}); problemOf(err) != at+"/stored secret_missing" {
+			t.Errorf("to keep what is not there = %v", err)
+		}
+	})
+}

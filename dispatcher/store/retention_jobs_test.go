@@ -248,8 +248,8 @@ func useAll(m moving) {
 	ctx := m.t.Context()
 	m.declare("child", nil)
 	m.declare("parent", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
-		target := job.Target
-		job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
+		to := target.FollowDestination{Webhook: &target.FollowWebhook{URL: "https://example.com/failed"}}
+		job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: to, Payload: dispatcher.FollowResult}
 		job.ConcurrencyPolicy, job.CarryState = run.ConcurrencyQueue, true
 		job.Objective = &dispatcher.Objective{Within: input.Duration(time.Minute), Of: "90%"}
 	})

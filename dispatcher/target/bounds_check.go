@@ -10,37 +10,37 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// CheckTarget returns, as Problems with JSON pointers in the job or nil, where the target of a job of app is outside
-// its bounds. It does not check the addresses that a name resolves to, which only an attempt knows.
+// CheckTarget returns, as Problems with JSON pointers in the target or nil, where the target of a job of app is
+// outside its bounds. It does not check the addresses that a name resolves to, which only an attempt knows.
 func (b Bounds) CheckTarget(app string, t Target) error {
 	var problems input.Problems
 	if d := t.Alert; d != nil {
-		problems.AddError("/target/alert", b.CheckDestination(app, *d))
+		problems.AddError("/alert", b.CheckDestination(app, *d))
 		return problems.Err()
 	}
-	b.checkSecrets(&problems, "/target", app, Secrets(t))
+	b.checkSecrets(&problems, "", app, Secrets(t))
 	if w := t.Webhook; w != nil {
-		b.checkWebhook(&problems, "/target/webhook", app, w)
-		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", app, w.Auth.oauth2())
+		b.checkWebhook(&problems, "/webhook", app, w)
+		b.checkTokenURL(&problems, "/webhook/auth/oauth2", app, w.Auth.oauth2())
 	}
 	if l := t.Lambda; l != nil {
 		if function := l.unqualified(); !anyMatches(b.Lambda.Functions, function) {
-			problems.Add("/target/lambda/function", input.CodeBoundFunction,
+			problems.Add("/lambda/function", input.CodeBoundFunction,
 				"function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
 				input.Echo(function), app, orNone(b.Lambda.Functions))
 		}
-		b.checkRole(&problems, "/target/lambda", app, l.AssumeRole, "lambda")
+		b.checkRole(&problems, "/lambda", app, l.AssumeRole, "lambda")
 	}
 	if s := t.SQS; s != nil {
 		if !anyMatches(b.SQS.Queues, s.QueueARN) {
-			problems.Add("/target/sqs/queue_arn", input.CodeBoundQueue,
+			problems.Add("/sqs/queue_arn", input.CodeBoundQueue,
 				"queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
 				input.Echo(s.QueueARN), app, orNone(b.SQS.Queues))
 		}
-		b.checkRole(&problems, "/target/sqs", app, s.AssumeRole, "sqs")
+		b.checkRole(&problems, "/sqs", app, s.AssumeRole, "sqs")
 	}
 	if s := t.SNS; s != nil {
-		b.checkTopic(&problems, "/target/sns", app, s)
+		b.checkTopic(&problems, "/sns", app, s)
 	}
 	return problems.Err()
 }

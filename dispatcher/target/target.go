@@ -165,8 +165,7 @@ func (t Target) Validate() error {
 	case 1:
 		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
 	default:
-		problems.Add("/"+string(all[1].kind()), input.CodeTargetKind, "target has a %s and a %s; a job calls one thing", all[0].kind(),
-			all[1].kind())
+		problems.Add("/"+string(all[1].kind()), input.CodeTargetKind, "%s and %s are given; a run calls one thing", all[0].kind(), all[1].kind())
 	}
 	return problems.Err()
 }

@@ -92,13 +92,8 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	for field, follow := range map[string]**dispatcher.Follow{
 		string(run.OnSuccess): &job.OnSuccess, string(run.OnFailure): &job.OnFailure, string(run.OnMisfire): &job.OnMisfire,
 	} {
-		given, is := all[field].(map[string]any)
-		if !is {
-			continue
-		}
-		*follow = &dispatcher.Follow{Payload: dispatcher.FollowOwn}
-		if target, is := given["target"]; is {
-			(*follow).Target = new(targetDefaults(target))
+		if _, given := all[field]; given {
+			*follow = &dispatcher.Follow{Payload: dispatcher.FollowOwn}
 		}
 	}
 	triggers, _ := all["triggers"].(map[string]any)

@@ -32,13 +32,11 @@ func chain(t *testing.T) tfconfig.Content {
 		job.SetDefaults()
 		job.Target = webhook("https://example.com/" + name)
 		if name == "load" {
-			told := webhook("https://oncall.example.com")
-			told.Webhook.Auth = &target.Auth{Bearer: &target.BearerAuth{Token: target.Secret{Stored: true}}}
-			function := &target.Lambda{Function: "missed", Region: "eu-west-1"}
-			function.SetDefaults()
+			told := &target.FollowWebhook{URL: "https://oncall.example.com",
+				Signing: &target.Signing{Secrets: map[string]target.Secret{"v1": {Stored: true}}}}
 			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"9-report", "of-another-module"}, Payload: dispatcher.FollowResult}
-			job.OnFailure = &dispatcher.Follow{Jobs: []string{"9-report"}, Target: &told}
-			job.OnMisfire = &dispatcher.Follow{Target: &target.Target{Lambda: function}}
+			job.OnFailure = &dispatcher.Follow{Jobs: []string{"9-report"}, FollowDestination: target.FollowDestination{Webhook: told}}
+			job.OnMisfire = &dispatcher.Follow{FollowDestination: target.FollowDestination{Lambda: &target.FollowLambda{Function: "missed"}}}
 		}
 		job, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, now)
 		if err != nil {
@@ -65,7 +63,7 @@ func TestCompareNamesDifferencesInFollows(t *testing.T) {
 	server := chain(t)
 	load := &server.Jobs[1]
 	load.OnSuccess.Jobs, load.OnSuccess.Payload = load.OnSuccess.Jobs[:1], dispatcher.FollowOwn
-	load.OnFailure.Target.Webhook.Timeout *= 2
+	load.OnFailure.Webhook.URL += "/failed"
 	load.OnMisfire = nil
 	server.Jobs[0].OnFailure = &dispatcher.Follow{Jobs: []string{"load"}, Payload: dispatcher.FollowOwn}
 	var got []string
@@ -77,7 +75,7 @@ func TestCompareNamesDifferencesInFollows(t *testing.T) {
 	}
 	want := []string{
 		"changed shop/9-report", "on_failure",
-		"changed shop/load", "on_failure.target.webhook.timeout", "on_misfire", "on_success.jobs", "on_success.payload",
+		"changed shop/load", "on_failure.webhook.url", "on_misfire", "on_success.jobs", "on_success.payload",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -101,7 +99,7 @@ func TestLintOfFollowsIgnoresUnknownValues(t *testing.T) {
 		"a list":    resource("j", `"j"`, "on_success { jobs = var.v }\n"),
 		"a name":    resource("j", `"j"`, "on_success { jobs = [var.v, \"named\"] }\n"),
 		"a payload": resource("j", `"j"`, "on_success {\n jobs = [\"named\"]\n payload = var.v\n}\n"),
-		"a target":  resource("j", `"j"`, "on_success {\n dynamic \"target\" {\n for_each = var.v\n content {}\n }\n}\n"),
+		"a webhook": resource("j", `"j"`, "on_success {\n dynamic \"webhook\" {\n for_each = var.v\n content { url = var.v }\n }\n}\n"),
 		"the name of another": resource("j", `"j"`, "on_success { jobs = [\"unknown\"] }\n") +
 			resource("u", "var.v", "on_failure { jobs = [\"j\"] }\n"),
 	} {

@@ -175,9 +175,7 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	remove(tree, job)
 	tree["target"], tree["triggers"] = targetWithoutDefaults(target, defaults), triggers
 	for _, event := range run.FollowEvents {
-		follow, _ := tree[string(event)].(map[string]any)
-		remove(follow, dispatcher.Follow{Payload: dispatcher.FollowOwn})
-		targetWithoutDefaults(follow["target"], nil)
+		remove(tree[string(event)], dispatcher.Follow{Payload: dispatcher.FollowOwn})
 	}
 	return nil
 }

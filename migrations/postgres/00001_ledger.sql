@@ -164,7 +164,7 @@ CREATE INDEX jobs_alert_late ON jobs (id) WHERE alert_late_after IS NOT NULL;
 CREATE INDEX jobs_followed ON jobs (id) WHERE follows <> 0;
 CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
--- What follows an event of a job, as jobs.followers says it: runs of other jobs, and of the one that delivers to a target.
+-- What follows an event of a job, as jobs.followers says it: runs of other jobs, and of the one that makes the delivery.
 CREATE TABLE followers (
   job_id      BIGINT  NOT NULL,
   event       INTEGER NOT NULL,           -- as in jobs.follows

@@ -61,7 +61,7 @@ func (d *declarer) addFollows(job map[string]any, of history.Declaration) {
 	for event, names := range of.Follows {
 		follow := map[string]any{"jobs": names, "payload": "result"}
 		if of.Delivers && event == history.OnFailure {
-			follow["target"] = map[string]any{"webhook": map[string]any{"url": d.receiver.url + "/ok", "timeout": requestTimeout.String()}}
+			follow["webhook"] = map[string]any{"url": d.receiver.url + "/ok"}
 		}
 		job[event] = follow
 	}

@@ -15,11 +15,10 @@ import (
 func TestExportNamesAllStoredSecrets(t *testing.T) {
 	t.Parallel()
 	stored := &target.Signing{Secrets: map[string]target.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}
-	to := target.Target{Webhook: &target.Webhook{Signing: stored}}
-	job := dispatcher.Job{Name: "parent",
-		JobSpec: dispatcher.JobSpec{Target: to, JobFollows: dispatcher.JobFollows{OnFailure: &dispatcher.Follow{Target: &to}}}}
+	job := dispatcher.Job{Name: "parent", JobSpec: dispatcher.JobSpec{Target: target.Target{Webhook: &target.Webhook{Signing: stored}}}}
+	job.OnFailure = &dispatcher.Follow{FollowDestination: target.FollowDestination{Webhook: &target.FollowWebhook{Signing: stored}}}
 	a := alert.Alert{Name: "night"}
-	a.Destination.Webhook = &target.AlertWebhook{Webhook: *to.Webhook}
+	a.Destination.Webhook = &target.AlertWebhook{Webhook: *job.Target.Webhook}
 	export := access.Export{
 		Jobs: []access.ExportedJob{{Job: job}}, Groups: []target.EndpointGroup{{Name: "workers",
 			EndpointGroupSpec: target.EndpointGroupSpec{Signing: stored}}},
@@ -28,7 +27,7 @@ func TestExportNamesAllStoredSecrets(t *testing.T) {
 	want := []string{
 		"alert night at destination/webhook/signing/secrets/a",
 		"group workers at signing/secrets/a",
-		"job parent at on_failure/target/webhook/signing/secrets/a",
+		"job parent at on_failure/webhook/signing/secrets/a",
 		"job parent at target/webhook/signing/secrets/a",
 	}
 	if diff := cmp.Diff(want, storedSecrets(export)); diff != "" {

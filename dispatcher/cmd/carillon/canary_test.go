@@ -84,13 +84,11 @@ func secretive(url, certificate, key string) map[string]dispatcher.Job {
 	for name, auth := range secretiveAuths(url, key) {
 		job := webhookJob("canary", name, "", nil)
 		job.Retry = run.Retry{MaxAttempts: 1, Base: run.DefaultBase, Cap: run.DefaultCap, MaxAge: run.DefaultMaxAge}
-		at := func(path string) *target.Webhook {
-			return new(secretiveWebhook(url+path+name, auth, certificate, key))
-		}
+		job.Target.Webhook = new(secretiveWebhook(url+"/"+name, auth, certificate, key))
 		follow := func(path string) *dispatcher.Follow {
-			return &dispatcher.Follow{Target: &target.Target{Webhook: at(path)}}
+			to := &target.FollowWebhook{URL: url + path + name, Signing: job.Target.Webhook.Signing}
+			return &dispatcher.Follow{FollowDestination: target.FollowDestination{Webhook: to}}
 		}
-		job.Target.Webhook = at("/")
 		job.OnSuccess, job.OnFailure, job.OnMisfire = follow("/on_success/"), follow("/on_failure/"), follow("/on_misfire/")
 		jobs[name] = job
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -68,8 +69,8 @@ func chainedJobs(url string) []dispatcher.Job {
 	good.OnSuccess = &dispatcher.Follow{Jobs: []string{"middle"}, Payload: dispatcher.FollowResult}
 	bad := webhookJob("kill", "bad", url+"/bad", map[string]string{"a": "* * * * * ?"})
 	bad.Retry = once
-	delivery := webhookJob("", "", url+"/delivery", nil).Target
-	bad.OnFailure = &dispatcher.Follow{Jobs: []string{"end"}, Target: &delivery}
+	bad.OnFailure = &dispatcher.Follow{Jobs: []string{"end"},
+		FollowDestination: target.FollowDestination{Webhook: &target.FollowWebhook{URL: url + "/delivery"}}}
 	return []dispatcher.Job{end, middle, good, bad}
 }
 

@@ -289,10 +289,8 @@ func (s *Store) withValues(ctx context.Context, q db.Querier, job *dispatcher.Jo
 	}
 	err := s.openSecrets(ctx, q, opened)
 	with, i := opened[0].Job, 1
-	for event, follow := range job.EachFollow() {
-		if follow.Target != nil {
-			with = with.WithFollowTarget(event, opened[i].Target)
-		}
+	for event := range job.EachFollow() {
+		with = with.WithFollowSecrets(event, target.Secrets(opened[i].Target))
 		i++
 	}
 	return &with, err

@@ -53,7 +53,7 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 	b.Attached = map[run.FollowEvent]dispatcher.AttachedBefore{}
 	level := []int64{job.Key()}
 	for event, follow := range job.EachFollow() {
-		if follow.Target == nil {
+		if follow.Target() == nil {
 			continue
 		}
 		id := job.Attached(event).Key()
@@ -224,7 +224,7 @@ func NotFollowing(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error
 		dispatcher.ErrInUse)
 }
 
-// Deliveries are runs, and each run belongs to a job. So the target of a Follow or of an alert has a row among the
+// Deliveries are runs, and each run belongs to a job. So the destination of a Follow or of an alert has a row among the
 // jobs, an attached job, which is part of its owner: it has secrets, retries and revisions as any job, but no trigger.
 // Lists, quotas and exports leave it out because users do not declare it.
 
@@ -307,7 +307,7 @@ func renameAttached(ctx context.Context, t *dispatch.Tx, after dispatcher.Job) e
 	return nil
 }
 
-// writeAttachedOf writes the attached jobs of a job that replaces old, and returns the job with their stored targets.
+// writeAttachedOf writes the attached jobs of a job that replaces old, and returns the job with their stored secrets.
 func (s *Store) writeAttachedOf(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job,
 	attached map[run.FollowEvent]dispatcher.AttachedChange) (dispatcher.Job, error) {
 	for _, event := range run.FollowEvents {
@@ -324,7 +324,7 @@ func (s *Store) writeAttachedOf(ctx context.Context, t *dispatch.Tx, old *dispat
 		if err != nil {
 			return job, err
 		}
-		job = job.WithFollowTarget(event, stored)
+		job = job.WithFollowSecrets(event, target.Secrets(stored))
 	}
 	return job, nil
 }

@@ -51,7 +51,7 @@ var jobFields = db.Fields[JobRow]{
 	{Name: "target_name", Ref: func(j *JobRow) any { return new(j.Target.Summary().Name) }, Use: db.OnlyWritten},
 	{Name: "target_group", Ref: func(j *JobRow) any { return new(j.Target.GroupName()) }, Use: db.OnlyWritten},
 	{Name: "endpoint_concurrency", Ref: func(j *JobRow) any { return new(j.EndpointPolicy()) }, Use: db.OnlyWritten},
-	{Name: "certificate_ends_at", Ref: func(j *JobRow) any { return db.OptionalColumn(new(j.CertificateEnd())) }, Use: db.OnlyWritten},
+	{Name: "certificate_ends_at", Ref: func(j *JobRow) any { return db.OptionalColumn(new(j.Target.CertificateEnd())) }, Use: db.OnlyWritten},
 	{Name: "payload", Ref: func(j *JobRow) any { return &j.payload }},
 	{Name: "followers", Ref: func(j *JobRow) any { return &j.followers }},
 	{Read: "j.follows", Ref: func(j *JobRow) any { return &j.Follows }, Use: db.OnlyRead}, // see writeFollowers

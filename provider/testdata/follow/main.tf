@@ -31,26 +31,20 @@ resource "carillon_job" "load" {
   }
   on_failure {
     jobs = [carillon_job.wipe.name]
-    target {
-      webhook {
-        url = "https://oncall.example.com/failed"
-        auth {
-          bearer {
-            token {
-              value         = var.token
-              value_version = 1
-            }
-          }
+    webhook {
+      url = "https://oncall.example.com/failed"
+      signing {
+        secret {
+          name          = "v1"
+          value         = var.token
+          value_version = 1
         }
       }
     }
   }
   on_misfire {
-    target {
-      lambda {
-        function = "missed"
-        region   = "eu-west-1"
-      }
+    lambda {
+      function = "missed"
     }
   }
 }

@@ -11,13 +11,11 @@ resource "carillon_job" "load" {
     payload = "results"
   }
   on_failure {
-    target {
-      webhook {
-        url = "ftp://oncall.example.com"
-      }
-      lambda {
-        function = "f"
-      }
+    webhook {
+      url = "ftp://oncall.example.com"
+    }
+    lambda {
+      function = "f"
     }
   }
   on_misfire {}

@@ -40,8 +40,7 @@ func (f *wing) wantUnknown(what string, key run.Key) {
 
 func testIDsOfFollowers(t *testing.T, f *wing) {
 	f.PutFollowed(func(j *dispatcher.Job) {
-		target := j.Target
-		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target}
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: fixture.Hook("https://example.com/one")}
 		j.OnMisfire = &dispatcher.Follow{Jobs: []string{"child"}}
 	})
 	parent := f.FireOf("parent")

@@ -96,7 +96,7 @@ func testFanOutOfDeliveries(_ *testing.T, f *wing) {
 	parent := fixture.Job("parent", nil)
 	parent.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}}
 	f.Put(parent, fixture.T0)
-	parent.OnFailure.Target = fixture.Hook("https://example.com/one")
+	parent.OnFailure.FollowDestination = fixture.Hook("https://example.com/one")
 	_, _, err := f.PutJob(f.Context(), parent, fixture.At(fixture.T0))
 	f.WantProblem("a delivery besides a job", err, "bound_quota")
 }

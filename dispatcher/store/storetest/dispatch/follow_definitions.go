@@ -15,7 +15,7 @@ import (
 
 func testFollowTarget(t *testing.T, f *wing) {
 	deliver := func(url string) func(*dispatcher.Job) {
-		return func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{Target: fixture.Hook(url)} }
+		return func(j *dispatcher.Job) { j.OnFailure = &dispatcher.Follow{FollowDestination: fixture.Hook(url)} }
 	}
 	f.PutFollowed(deliver("https://example.com/one"))
 	held := f.FireOf("parent")
@@ -123,7 +123,7 @@ func testFollowedJobInUse(t *testing.T, f *wing) {
 
 func testFollowRename(t *testing.T, f *wing) {
 	f.PutFollowed(func(j *dispatcher.Job) {
-		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: fixture.Hook("https://example.com/one")}
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: fixture.Hook("https://example.com/one")}
 	})
 	before, err := f.Job(t.Context(), "shop", "parent")
 	f.Must(err)
@@ -141,7 +141,7 @@ func testFollowRename(t *testing.T, f *wing) {
 	// Another job may use the name, and has its own deliveries.
 	f.Put(fixture.Job("parent", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))}), fixture.T0)
 	other := fixture.Job("parent", nil)
-	other.OnFailure = &dispatcher.Follow{Target: fixture.Hook("https://example.com/two")}
+	other.OnFailure = &dispatcher.Follow{FollowDestination: fixture.Hook("https://example.com/two")}
 	f.Put(other, fixture.T0)
 	f.Expect("where the deliveries of the first go", f.Prepared(run.JobID("shop", "parent.on_failure")).Target.Webhook.URL,
 		"https://example.com/one")
@@ -150,7 +150,7 @@ func testFollowRename(t *testing.T, f *wing) {
 
 func testFollowImport(t *testing.T, f *wing) {
 	f.PutFollowed(func(j *dispatcher.Job) {
-		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: fixture.Hook("https://example.com/one")}
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: fixture.Hook("https://example.com/one")}
 	})
 	held := f.FireOf("parent")
 	f.RecordFollowed(held, fixture.Ended(run.Failed, fixture.T0.Add(time.Minute)))

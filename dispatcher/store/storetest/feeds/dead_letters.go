@@ -123,7 +123,7 @@ func testReplayOfDeletedJob(t *testing.T, f *wing) {
 
 func testFollowedBy(t *testing.T, f *wing) {
 	f.PutFollowed(func(j *dispatcher.Job) {
-		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: fixture.Hook("https://example.com/one")}
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, FollowDestination: fixture.Hook("https://example.com/one")}
 	})
 	held := f.FireOf("parent")
 	f.RecordFollowed(held, fixture.Ended(run.Failed, fixture.T0.Add(time.Minute)))

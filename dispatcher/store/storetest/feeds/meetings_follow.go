@@ -57,11 +57,7 @@ func testAlertOverrunOfBackfill(_ *testing.T, f *wing) {
 func testBreaksOfFollows(_ *testing.T, f *wing) {
 	j := fixture.Job("parent", nil)
 	j.Target.Webhook.URL = "https://hooks.example.org/"
-	to := j.Target
-	webhook := *j.Target.Webhook
-	webhook.URL = "https://elsewhere.example.com/"
-	to.Webhook = &webhook
-	j.OnFailure = &dispatcher.Follow{Target: &to}
+	j.OnFailure = &dispatcher.Follow{FollowDestination: fixture.Hook("https://elsewhere.example.com/")}
 	f.Put(j, fixture.T0)
 	app := f.Bound(target.Bounds{Egress: target.EgressBounds{Hosts: []string{"hooks.example.org"}}})
 	if b := app.Breaks; b == nil || b.Count != 1 || b.Jobs[0].Job != "parent" {

@@ -46,32 +46,26 @@ resource "carillon_job" "load" {
   on_failure {
     jobs = [carillon_job._9-report.name]
 
-    target {
-      webhook {
-        url = "https://oncall.example.com"
+    webhook {
+      url = "https://oncall.example.com"
 
-        auth {
-          bearer {
-            token {
-              value = var.secret_load_on_failure_auth_bearer_token
-            }
-          }
+      signing {
+        secret {
+          name  = "v1"
+          value = var.secret_load_on_failure_signing_secret_v1
         }
       }
     }
   }
 
   on_misfire {
-    target {
-      lambda {
-        function = "missed"
-        region   = "eu-west-1"
-      }
+    lambda {
+      function = "missed"
     }
   }
 }
 
-variable "secret_load_on_failure_auth_bearer_token" {
+variable "secret_load_on_failure_signing_secret_v1" {
   type      = string
   sensitive = true
   ephemeral = true

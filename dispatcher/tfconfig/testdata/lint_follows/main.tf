@@ -15,9 +15,7 @@ resource "carillon_job" "load" {
     payload = "results"
   }
   on_failure {
-    target {
-      webhook { url = "ftp://example.com" }
-    }
+    webhook { url = "ftp://example.com" }
   }
   on_misfire {}
 }
@@ -45,9 +43,7 @@ resource "carillon_job" "publish" {
   }
   on_failure {
     jobs = ["tidy", "report"]
-    target {
-      group { name = "workers" }
-    }
+    group { name = "workers" }
   }
 }
 
@@ -86,8 +82,6 @@ resource "carillon_job" "bounded" {
     webhook { url = local.hook }
   }
   on_failure {
-    target {
-      webhook { url = "https://elsewhere.example.org/" }
-    }
+    webhook { url = "https://elsewhere.example.org/" }
   }
 }
