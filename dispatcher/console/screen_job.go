@@ -184,15 +184,9 @@ func (p *jobPage) addDetails(v *visit) {
 // follows lists the jobs and targets that follow the events of a job.
 func follows(job dispatcher.Job) []followRow {
 	var found []followRow
-	for _, one := range []struct {
-		on run.FollowEvent
-		by *dispatcher.Follow
-	}{{run.OnSuccess, job.OnSuccess}, {run.OnFailure, job.OnFailure}, {run.OnMisfire, job.OnMisfire}} {
-		if one.by == nil {
-			continue
-		}
-		row := followRow{On: one.on, Jobs: one.by.Jobs}
-		if to := one.by.Target(); to != nil {
+	for event, follow := range job.EachFollow() {
+		row := followRow{On: event, Jobs: follow.Jobs}
+		if to := follow.Target(); to != nil {
 			row.Target = to.Kind()
 		}
 		found = append(found, row)

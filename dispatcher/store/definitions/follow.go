@@ -16,32 +16,26 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// followersOf is the content of jobs.followers.
-type followersOf struct {
-	OnSuccess *dispatcher.Follow `json:"on_success,omitempty"`
-	OnFailure *dispatcher.Follow `json:"on_failure,omitempty"`
-	OnMisfire *dispatcher.Follow `json:"on_misfire,omitempty"`
-}
-
+// encodeFollowers returns the content of jobs.followers.
 func encodeFollowers(job dispatcher.Job) (string, error) {
 	if job.FollowMask() == 0 {
 		return "", nil
 	}
-	encoded, err := json.Marshal(followersOf{job.OnSuccess, job.OnFailure, job.OnMisfire})
+	encoded, err := json.Marshal(job.JobFollows)
 	return string(encoded), err
 }
 
 // decodeFollowers reads the followers of a job, which most jobs lack.
 func (j *JobRow) decodeFollowers() error {
-	j.OnSuccess, j.OnFailure, j.OnMisfire = nil, nil, nil
+	j.JobFollows = dispatcher.JobFollows{}
 	if j.followers == "" {
 		return nil
 	}
-	var f followersOf
-	if err := json.Unmarshal([]byte(j.followers), &f); err != nil {
+	var all dispatcher.JobFollows
+	if err := json.Unmarshal([]byte(j.followers), &all); err != nil {
 		return fmt.Errorf("followers: %w", err)
 	}
-	j.OnSuccess, j.OnFailure, j.OnMisfire = f.OnSuccess, f.OnFailure, f.OnMisfire
+	j.JobFollows = all
 	return nil
 }
 
