@@ -33,7 +33,8 @@ func counted(t *testing.T, output string) string {
 }
 
 // A story: 60 jobs of one block; "make bench" has 1,000. Warnings about all of them are shown for a
-// few jobs and counted, when the jobs are planned, and when all their schedules change.
+// few jobs and counted, when the jobs are planned, and when all their schedules change. The one job whose fires change
+// in another way is shown, whenever Terraform plans it.
 func TestStoryWarningsOfManyJobsAreCounted(t *testing.T) {
 	need.Step(t, "terraform")
 	t.Parallel()
@@ -47,9 +48,11 @@ func TestStoryWarningsOfManyJobsAreCounted(t *testing.T) {
 		mustSay(t, d.must(t, "apply", "saved.plan"), "61 added, 0 changed, 0 destroyed")
 		mustChangeNothing(t, d)
 
-		d.rewrite(t, strings.Replace(main, "hour = 2", "hour = 4", 1))
+		changed := strings.Replace(main, "hour = 2", "hour = 4", 1)
+		d.rewrite(t, strings.Replace(changed, `"0 30 $`, `"0 ${each.key == "shop-41" ? 45 : 30} $`, 1))
 		output = d.must(t, "plan")
 		mustSay(t, output, "Plan: 0 to add, 60 to change, 0 to destroy.")
+		mustSay(t, output, "Warning: Fires change: shops/shop-41")
 		golden(t, dir+"changed.txt", counted(t, output))
 	})
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,11 +80,13 @@ func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change J
 // warnOfFires adds the warning about these triggers. e has expanded the planned job.
 func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names []string, f *fireReport) {
 	var sections, further []string
-	at := ""
+	at, effects := "", map[string]bool{}
 	for _, name := range names {
 		section := fmt.Sprintf("Trigger %s is known only after apply.\n", name)
 		if pointer := input.Pointer("triggers", name); e.AllKnown(pointer) && e.AllKnown("/enabled") {
-			section = f.section(name)
+			var effect string
+			section, effect = f.section(name)
+			effects[effect] = true
 		}
 		switch {
 		case section == "":
@@ -107,9 +110,11 @@ func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names [
 	if renamed := likelyRename(f.before, f.after); renamed != "" {
 		text += "\n" + renamed
 	}
-	p.warn(diags, warning{
-		kind: "fires", title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
-		detail: strings.TrimRight(text, "\n"), inFull: changesInFull, more: "more jobs",
+	delete(effects, "")
+	effect := strings.Join(slices.Sorted(maps.Keys(effects)), ", ")
+	p.warn(diags, warning{ // of each effect a few jobs, so that one with another effect is seen among hundreds
+		kind: "fires " + effect, title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
+		detail: strings.TrimRight(text, "\n"), short: cmp.Or(effect, "changed fires") + ".", more: "more jobs, " + cmp.Or(effect, "changed fires"),
 	})
 }
 
@@ -121,25 +126,25 @@ type fireReport struct {
 	budget        *schedule.Budget
 }
 
-// section describes the change of one trigger, or returns "" if its fires stay the same.
-func (f *fireReport) section(name string) string {
+// section describes the change of one trigger, and in short its effect. It returns "" if the fires stay the same.
+func (f *fireReport) section(name string) (text, effect string) {
 	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
 	if is != nil {
 		is = f.continuing(name, is)
 	}
 	if f.before.Triggers[name].IsDelay() || f.after.Triggers[name].IsDelay() {
-		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
+		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name), "fires after the end of runs"
 	}
 	if was != nil && !foretells(was, f.before.Triggers[name]) {
 		return fmt.Sprintf("Trigger %s fires by H or jitter, which depend on the name that it was created with. Only the server knows that "+
-			"name, so its fires are not shown.\n", name)
+			"name, so its fires are not shown.\n", name), "fires that are not shown"
 	}
 	compared := compareFires(f.budget, was, is, f.now)
 	if compared.same() {
-		return ""
+		return "", ""
 	}
 	zone := f.zone(name)
-	text := fmt.Sprintf("%s, times in %s:\n%s", f.title(name, was, is), zone, compared.text(zone))
+	text = fmt.Sprintf("%s, times in %s:\n%s", f.title(name, was, is), zone, compared.text(zone))
 	if is != nil && countsFromApply(f.after.Triggers[name]) && (was == nil || !was.SameGrid(is)) {
 		text += "  The new fires count from the time of the apply.\n"
 	}
@@ -148,7 +153,7 @@ func (f *fireReport) section(name string) string {
 			text += fmt.Sprintf("  What calendar %s will exclude is known only after apply, and not counted.\n", c)
 		}
 	}
-	return text
+	return text, compared.effect()
 }
 
 // title describes the change of a trigger.

@@ -191,6 +191,33 @@ func (f fires) first(budget *schedule.Budget, s *schedule.Schedule, last time.Ti
 	return due
 }
 
+// effect describes a comparison in few words, so that jobs with the same effect can be told together.
+func (c comparison) effect() string {
+	within := c.counts[len(c.counts)-1]
+	if within.added+within.removed+within.moved == 0 && len(c.before) > 0 && len(c.before) == len(c.after) { // rare fires, beyond the windows
+		for i, due := range c.before {
+			by := c.after[i].Sub(due)
+			if within.moved++; i == 0 {
+				within.least, within.most = by, by
+			}
+			within.least, within.most = min(within.least, by), max(within.most, by)
+		}
+	}
+	switch {
+	case within.incomplete:
+		return "fires too many to compare"
+	case within.added == 0 && within.removed == 0 && within.moved > 0 && within.least == within.most:
+		return "each fire " + within.by()
+	case within.added == 0 && within.removed == 0 && within.moved > 0:
+		return "fires " + within.by()
+	case within.removed == 0 && within.moved == 0:
+		return "fires added"
+	case within.added == 0 && within.moved == 0:
+		return "fires removed"
+	}
+	return "other fires"
+}
+
 // text describes a comparison in local time of a zone. Terraform wraps the lines of a message
 // except those that begin with a space, so the table stays intact.
 func (c comparison) text(zone *time.Location) string {

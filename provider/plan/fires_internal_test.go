@@ -136,3 +136,22 @@ func TestComparingFiresIsBounded(t *testing.T) {
 		t.Errorf("%d steps were taken, want at most %d", used, firesBudget)
 	}
 }
+
+func TestEffectOfAChangeOfFiresIsShort(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ before, after, want string }{
+		"later":          {"0 30 2 * * ? @UTC", "0 30 3 * * ? @UTC", "each fire 1h later"},
+		"rare and later": {"0 0 3 1 6 ? @UTC", "0 0 4 1 6 ? @UTC", "each fire 1h later"},
+		"new":            {"", "@daily @UTC", "fires added"},
+		"gone":           {"@hourly @UTC", "@daily @UTC", "fires removed"},
+		"others":         {"0 2 * * 1 @UTC", "0 2 * * 3 @UTC", "other fires"},
+		"too many":       {"* * * * * ? @UTC", "0 * * * * ? @UTC", "fires too many to compare"},
+		"rare and other": {"0 0 3 1 6 ? @UTC", "0 0 3 2 7 ? @UTC", "each fire 744h later"},
+	} {
+		now := time.Date(2026, 11, 23, 5, 0, 0, 0, time.UTC)
+		compared := compareFires(schedule.NewSteps(firesBudget), parsed(t, tt.before, now), parsed(t, tt.after, now), now)
+		if got := compared.effect(); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

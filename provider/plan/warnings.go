@@ -30,7 +30,6 @@ import (
 // these. The others share one title, and Terraform shows the first of them with the number of the others.
 const (
 	warningsInFull = 3
-	changesInFull  = 20
 	detailsInFull  = 3 // of one kind within one job
 )
 
@@ -42,6 +41,7 @@ type warning struct {
 	at          string // the pointer to its attribute; empty for the resource as a whole
 	outside     bool   // not about the configuration, so Terraform shows no line of it
 	detail      string
+	short       string // replaces the detail where that is not shown in full; usually empty
 	day         string // when it comes true, such as 2030-03-31; usually empty
 	inFull      int    // how many of its kind are shown in full; 0 means warningsInFull
 	more        string // what the title names in place of the thing, from the first warning that is not shown in full
@@ -55,7 +55,7 @@ func (p *Plan) warn(diags *diag.Diagnostics, w warning) {
 	}
 	title, detail := w.title+": "+w.thing, w.detail
 	if !full {
-		title, detail = w.title+": "+w.more, w.thing+": "+detail
+		title, detail = w.title+": "+w.more, w.thing+": "+cmp.Or(w.short, detail)
 	}
 	if w.at == "" && !w.outside {
 		diags.AddWarning(title, detail)
