@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -219,4 +220,21 @@ func TestInvalidDefaultsAreRefused(t *testing.T) {
 	}`))
 	d.mustFail(t, []string{"validate"}, `default_timezone: "CEST"`, "did you mean fire_once?", "did you mean forbid?",
 		`default_headers["Host"]:`, `default_retry.base: duration "30" has no unit`, "default_retry.max_attempts:")
+}
+
+// The plans of jobs can only show their former retry as removed, so the plan of the app says what the change means.
+func TestChangeOfTheDefaultRetryIsExplained(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	withRetry := func(attempts int) string {
+		return f.config(withDefaults(fmt.Sprintf("default_timezone = \"UTC\"\ndefault_retry {\n max_attempts = %d\n}\n", attempts)))
+	}
+	d := f.directory(t, withRetry(5))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, withRetry(6))
+	mustSay(t, d.must(t, "plan"), "Warning: Retries of jobs without the block retry change: crm",
+		"max_attempts 5 -> 6. The plans of these jobs show their former retry as a removed block.")
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
 }

@@ -126,7 +126,11 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 		shown["revision"] = types.Int64Unknown()
 	}
 	if d.planning != nil {
-		d.planning(d.conn.Plan, ctx, diags, plan.Definition[T]{Declared: declared, E: &e, IsNew: change.isNew, Changes: changes})
+		planned := plan.Definition[T]{Declared: declared, E: &e, IsNew: change.isNew, Changes: changes}
+		if before != nil {
+			planned.Before = new(d.expand(&binding.Expander{}, *before))
+		}
+		d.planning(d.conn.Plan, ctx, diags, planned)
 	}
 	if before != nil {
 		reportProblems(diags, d.keptSecrets(change.plan, change.config, *before))

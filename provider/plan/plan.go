@@ -8,8 +8,11 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
@@ -69,6 +73,7 @@ func (p *Plan) Unreached(diags *diag.Diagnostics, why error) {
 // Definition is the planned state of a definition, as far as its configuration is known.
 type Definition[T any] struct {
 	Declared       T
+	Before         *T                // as in the state; nil if the plan creates it
 	E              *binding.Expander // has expanded Declared
 	IsNew, Changes bool
 }
@@ -195,10 +200,13 @@ func (p *Plan) BoundsOf(ctx context.Context, name string) *target.Bounds {
 }
 
 // OfApp records the planned bounds and defaults of the app, for the plans of its jobs.
-func (p *Plan) OfApp(_ context.Context, _ *diag.Diagnostics, of Definition[access.App]) {
+func (p *Plan) OfApp(_ context.Context, diags *diag.Diagnostics, of Definition[access.App]) {
 	name, bounds := of.Declared.Name, of.Declared.Bounds
 	if of.E.IsUnknown("/name") {
 		return
+	}
+	if of.Before != nil && of.E.AllKnown("/defaults/retry") {
+		p.warnOfRetries(diags, name, of.Before.Defaults, of.Declared.Defaults)
 	}
 	p.defaults.set(name, plannedDefaults{of.Declared.Defaults, of.E.AllKnown("/defaults")})
 	switch {
@@ -209,6 +217,38 @@ func (p *Plan) OfApp(_ context.Context, _ *diag.Diagnostics, of Definition[acces
 	case of.IsNew: // a deleted app keeps its bounds, so only the API knows them
 		p.bounds.set(name, nil)
 	}
+}
+
+// warnOfRetries says what a change of the default retry means to jobs without one: their plans can only show the block
+// as removed, which reads as if retries were switched off.
+func (p *Plan) warnOfRetries(diags *diag.Diagnostics, app string, before, after *dispatcher.JobDefaults) {
+	var changes []string
+	was, is := attributesOf(before), attributesOf(after)
+	for _, name := range input.SortedKeys(is) {
+		if !reflect.DeepEqual(was[name], is[name]) {
+			changes = append(changes, fmt.Sprintf("%s %v -> %v", name, was[name], is[name]))
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	p.warn(diags, warning{
+		kind: "retries", title: "Retries of jobs without the block retry change", thing: app, at: "/defaults/retry", more: "more apps",
+		detail: strings.Join(changes, ", ") + ". The plans of these jobs show their former retry as a removed block. It is replaced, not " +
+			"switched off.",
+	})
+}
+
+// attributesOf returns the retry of jobs that have none, as the API has it.
+func attributesOf(d *dispatcher.JobDefaults) (all map[string]any) {
+	retry := binding.Fresh[run.Retry]()
+	if d != nil && d.Retry != nil {
+		retry = d.Retry
+	}
+	if text, err := json.Marshal(retry); err == nil {
+		_ = json.Unmarshal(text, &all)
+	}
+	return all
 }
 
 // AppWritten records the bounds and defaults of an app that was created or updated.
