@@ -52,6 +52,8 @@ func apps(c *connection) kind {
 }
 
 var appRows = binding.Of(binding.Fresh[access.App],
+	binding.Shown("id", func(a *access.App) string { return a.Name }, binding.Computed, "The import id, the name of the app.",
+		binding.Data("The import id, the name of the app.")),
 	nameRow("app", func(a *access.App) *string { return &a.Name }),
 	descriptionRow(func(a *access.App) *string { return &a.Description }),
 	binding.Bool("enabled", func(a *access.App) *bool { return &a.Enabled }, binding.Default, "Whether the jobs of the app fire. "+

@@ -118,7 +118,8 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	reportProblems(diags, d.missingSecrets(&e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)
 	shown := change.plan.With("revision", change.state["revision"])
-	if shown["id"] != nil {
+	shown["id"] = shown["name"] // of an app
+	if shown["app"] != nil {
 		shown["id"] = plannedID(shown.Text("app"), shown.Text("name"))
 	}
 	changes := change.isNew || !shown.Equal(change.state) // another spelling is no change

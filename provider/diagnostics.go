@@ -59,6 +59,11 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with the scopes read and write that is bound to this app or to no app. "+
 				"See `carillon token create`.", doing, err))
 	case len(response.Problems) > 0 && response.Problems[0].Path != "": // the definition itself is invalid
+		for i, problem := range response.Problems {
+			if problem.Code == input.CodeJSONUnknown { // only a later provider sends one
+				response.Problems[i].Message += "; the node is older than the provider: upgrade the nodes first"
+			}
+		}
 		reportProblems(diags, response.Problems)
 	default:
 		explanation := response.Error()

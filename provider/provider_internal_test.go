@@ -158,7 +158,8 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 			&client.Error{Status: 400, Problems: input.Problems{
 				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
 			}},
-			"Field unknown to the API", `trigger["t"].x: no x (json_unknown_field)`},
+			"Field unknown to the API",
+			`trigger["t"].x: no x; the node is older than the provider: upgrade the nodes first (json_unknown_field)`},
 	} {
 		var diags diag.Diagnostics
 		conn.report(&diags, `create job "a/b"`, tt.err)
