@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -20,29 +19,26 @@ import (
 func (a *API) listApps(r *request) (response, error) {
 	read := func(page input.Page) ([]access.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.Token.Apps; len(bound) > 0 {
-		read = func(page input.Page) ([]access.App, error) { return a.boundApps(r.Context(), bound, page) }
+		read = func(page input.Page) ([]access.App, error) {
+			// A token is bound to a handful of apps, so reading them one by one is cheaper than searching all apps.
+			var apps []access.App
+			for _, name := range slices.Compact(slices.Sorted(slices.Values(bound))) {
+				if name <= page.Cursor || len(apps) == page.Limit {
+					continue
+				}
+				app, err := a.store.App(r.Context(), name)
+				switch {
+				case errors.Is(err, dispatcher.ErrNotFound):
+				case err != nil:
+					return nil, err
+				default:
+					apps = append(apps, app)
+				}
+			}
+			return apps, nil
+		}
 	}
 	return pagedByName(r, func(app access.App) string { return app.Name }, read)
-}
-
-// boundApps lists the existing apps among names. A token is bound to a handful of apps, so reading them one by one is
-// cheaper than searching all apps.
-func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([]access.App, error) {
-	var apps []access.App
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if name <= page.Cursor || len(apps) == page.Limit {
-			continue
-		}
-		app, err := a.store.App(ctx, name)
-		switch {
-		case errors.Is(err, dispatcher.ErrNotFound):
-		case err != nil:
-			return nil, err
-		default:
-			apps = append(apps, app)
-		}
-	}
-	return apps, nil
 }
 
 // getApp gets an app.

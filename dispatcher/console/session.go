@@ -140,20 +140,6 @@ const settingsLife = 365 * 24 * time.Hour
 // themes are the appearances of the pages.
 func themes() []string { return []string{"auto", "light", "dark"} }
 
-// readSettings reads the person's choices; invalid ones have their default.
-func (v *visit) readSettings() {
-	chosen, _ := url.ParseQuery(v.cookie(settingsCookie))
-	var browser string
-	if told, err := v.Cookie(zoneCookie); err == nil { // by a script, under the same name everywhere
-		browser, _ = url.QueryUnescape(told.Value)
-	}
-	v.Zone = kit.ReadZone(chosen.Get("zone"), browser)
-	v.Texts = v.console.languages.Of(chosen.Get("language"), v.Header.Get("Accept-Language"))
-	if v.theme = chosen.Get("theme"); !slices.Contains(themes(), v.theme) {
-		v.theme = "auto"
-	}
-}
-
 // settings stores a person's choices, and shows the page again.
 func (c *Console) settings(v *visit) {
 	if !v.readForm() {

@@ -55,7 +55,16 @@ func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v.Request.Header = r.Header.Clone()
 	v.Request.Header.Set("X-Request-Id", v.id) // the API logs the same
 	v.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	v.readSettings()
+	chosen, _ := url.ParseQuery(v.cookie(settingsCookie))
+	var browser string
+	if told, err := v.Cookie(zoneCookie); err == nil { // by a script, under the same name everywhere
+		browser, _ = url.QueryUnescape(told.Value)
+	}
+	v.Zone = kit.ReadZone(chosen.Get("zone"), browser)
+	v.Texts = v.console.languages.Of(chosen.Get("language"), v.Header.Get("Accept-Language"))
+	if v.theme = chosen.Get("theme"); !slices.Contains(themes(), v.theme) {
+		v.theme = "auto"
+	}
 	return v
 }
 

@@ -119,7 +119,17 @@ func (l *Login) Finish(ctx context.Context, r access.LoginRequest, callback url.
 	if jwt == "" {
 		return none, bad("the issuer sent no ID token")
 	}
-	return l.identify(ctx, jwt, r.Nonce, now)
+	claims, err := l.issuer.verify(ctx, jwt, now)
+	if err != nil {
+		return none, err
+	}
+	if got, _ := claims["nonce"].(string); r.Nonce == "" || !same(got, r.Nonce) {
+		return none, bad("it is not for this login")
+	}
+	if party, has := claims["azp"]; has && party != l.Client {
+		return none, bad("it is for another client")
+	}
+	return l.issuer.identity(claims, now)
 }
 
 // withoutURL returns the cause of an error of a request: the URL may contain secrets.
@@ -149,21 +159,6 @@ func (l *Login) checkCallback(r access.LoginRequest, callback url.Values) error 
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
-
-// identify checks an ID token. It must be for this client and for this login.
-func (l *Login) identify(ctx context.Context, jwt, nonce string, now time.Time) (access.APIToken, error) {
-	claims, err := l.issuer.verify(ctx, jwt, now)
-	if err != nil {
-		return access.APIToken{}, err
-	}
-	if got, _ := claims["nonce"].(string); nonce == "" || !same(got, nonce) {
-		return access.APIToken{}, bad("it is not for this login")
-	}
-	if party, has := claims["azp"]; has && party != l.Client {
-		return access.APIToken{}, bad("it is for another client")
-	}
-	return l.issuer.identity(claims, now)
-}
 
 // CheckScopes refuses texts that are not scopes.
 func CheckScopes(all []string) error {

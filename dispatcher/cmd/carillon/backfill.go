@@ -150,36 +150,34 @@ func (s *backfillShowCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printObject(s.outputFlags, c, found, func(l *lines) { showBackfill(l, found) })
-}
-
-func showBackfill(l *lines, b repeat.Backfill) {
-	l.add("backfill", b.App+"/"+b.ID)
-	l.add("job", b.App+"/"+b.Job)
-	l.add("trigger", b.Trigger)
-	l.add("from", b.From)
-	l.add("to", b.To)
-	l.add("state", stateCell(b.State))
-	l.add("because", b.Error)
-	l.add("waits", b.Waits)
-	l.add("tries again at", b.TryAt)
-	l.add("done", doneOf(b))
-	l.add("running", b.Running)
-	l.add("succeeded", b.Succeeded)
-	l.add("failed", b.Failed)
-	l.add("cancelled", b.Cancelled)
-	l.add("left out", b.Skipped)
-	l.add("reached", b.ReachedAt)
-	l.add("concurrency", b.Concurrency)
-	l.add("order", string(b.Order))
-	if b.Pace != 0 {
-		l.add("pace", b.Pace.String())
-	}
-	l.add("existing", string(b.Existing))
-	l.add("payload", string(b.Payload))
-	l.add("reason", b.Reason)
-	l.add("created", input.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
-	l.add("ended at", b.EndedAt)
+	return printObject(s.outputFlags, c, found, func(l *lines) {
+		l.add("backfill", found.App+"/"+found.ID)
+		l.add("job", found.App+"/"+found.Job)
+		l.add("trigger", found.Trigger)
+		l.add("from", found.From)
+		l.add("to", found.To)
+		l.add("state", stateCell(found.State))
+		l.add("because", found.Error)
+		l.add("waits", found.Waits)
+		l.add("tries again at", found.TryAt)
+		l.add("done", doneOf(found))
+		l.add("running", found.Running)
+		l.add("succeeded", found.Succeeded)
+		l.add("failed", found.Failed)
+		l.add("cancelled", found.Cancelled)
+		l.add("left out", found.Skipped)
+		l.add("reached", found.ReachedAt)
+		l.add("concurrency", found.Concurrency)
+		l.add("order", string(found.Order))
+		if found.Pace != 0 {
+			l.add("pace", found.Pace.String())
+		}
+		l.add("existing", string(found.Existing))
+		l.add("payload", string(found.Payload))
+		l.add("reason", found.Reason)
+		l.add("created", input.FormatInstant(found.CreatedAt)+" by "+found.CreatedBy)
+		l.add("ended at", found.EndedAt)
+	})
 }
 
 // backfillWatchCommand waits for the end of a backfill.

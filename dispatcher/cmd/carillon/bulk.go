@@ -215,7 +215,15 @@ func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags
 	last, err := watched[repeat.BulkAction]{
 		outputFlags: o, ended: func(b repeat.BulkAction) bool { return b.State.Ended() },
 		line: func(b repeat.BulkAction) string { return fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits) },
-		show: func(b repeat.BulkAction) error { return printBulkLine(c, o, b) },
+		show: func(b repeat.BulkAction) error {
+			if o.Output != outputTable {
+				return printObject(o, c, b, nil)
+			}
+			t := &table{}
+			t.add(b.App+"/"+b.ID, b.Action, stateCell(b.State), fmt.Sprintf("%d done, %d skipped of %s", b.Done, b.Skipped, countedOf(b.BulkCount)),
+				b.Waits)
+			return t.show(c)
+		},
 		next: func(ctx context.Context) (repeat.BulkAction, error) { return api.BulkAction(ctx, b.App, b.ID) },
 		left: func(repeat.BulkAction) error {
 			return fmt.Errorf("bulk action %s/%s has not ended yet; go on with: carillon bulk watch %[1]s/%[2]s", b.App, b.ID)
@@ -225,15 +233,4 @@ func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags
 		err = &negativeError{fmt.Errorf("bulk action %s/%s was cancelled after %d", last.App, last.ID, last.Done)}
 	}
 	return err
-}
-
-// printBulkLine prints a bulk action; for people, as one line.
-func printBulkLine(c console, o outputFlags, b repeat.BulkAction) error {
-	if o.Output != outputTable {
-		return printObject(o, c, b, nil)
-	}
-	t := &table{}
-	t.add(b.App+"/"+b.ID, b.Action, stateCell(b.State), fmt.Sprintf("%d done, %d skipped of %s", b.Done, b.Skipped, countedOf(b.BulkCount)),
-		b.Waits)
-	return t.show(c)
 }

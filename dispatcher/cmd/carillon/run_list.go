@@ -226,7 +226,10 @@ func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client
 	if err != nil {
 		return err
 	}
-	return judge(last)
+	if last.State == run.Succeeded {
+		return nil
+	}
+	return &negativeError{fmt.Errorf("run %s ended as %s: carillon run show %s says more", last.ID, last.State, last.ID)}
 }
 
 // watched is a run, a backfill or a bulk action that a command waits for.
@@ -267,12 +270,4 @@ func (w watched[T]) watch(ctx context.Context, one T) (last T, err error) {
 // hasEnded reports whether a run is final, unless someone repeats it.
 func hasEnded(r run.Run) bool {
 	return slices.Index(run.States, r.State) >= slices.Index(run.States, run.Succeeded)
-}
-
-// judge returns an error if a run ended without success.
-func judge(r run.Run) error {
-	if r.State == run.Succeeded {
-		return nil
-	}
-	return &negativeError{fmt.Errorf("run %s ended as %s: carillon run show %s says more", r.ID, r.State, r.ID)}
 }

@@ -79,7 +79,30 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 // triggers reads the triggers of the file, or of the database.
 func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err error) {
 	if d.File != "" {
-		return triggersOfFile(d.File)
+		file, err := os.Open(d.File)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--file: %w", err)}
+		}
+		defer file.Close()
+		var found []namedSpec
+		lines := bufio.NewScanner(file)
+		for n := 1; lines.Scan(); n++ {
+			columns := strings.Split(lines.Text(), "\t")
+			if lines.Text() == "" || strings.HasPrefix(lines.Text(), "#") {
+				continue
+			}
+			if len(columns) < 4 {
+				return nil, &usageError{fmt.Errorf(
+					"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", d.File, n, len(columns))}
+			}
+			// The columns of a batch query; time and count have no effect.
+			spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"2000-01-01T00:00:00Z", "1"}, columns[4:]))
+			if err != nil {
+				return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", d.File, n, err)}
+			}
+			found = append(found, namedSpec{columns[0], spec})
+		}
+		return found, lines.Err()
 	}
 	database := node.DatabaseFlag{Database: d.Database, LoginFlags: d.LoginFlags}
 	if err := database.Check(); err != nil {
@@ -90,33 +113,6 @@ func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err er
 		return err
 	})
 	return found, err
-}
-
-func triggersOfFile(path string) ([]namedSpec, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--file: %w", err)}
-	}
-	defer file.Close()
-	var found []namedSpec
-	lines := bufio.NewScanner(file)
-	for n := 1; lines.Scan(); n++ {
-		columns := strings.Split(lines.Text(), "\t")
-		if lines.Text() == "" || strings.HasPrefix(lines.Text(), "#") {
-			continue
-		}
-		if len(columns) < 4 {
-			return nil, &usageError{fmt.Errorf(
-				"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
-		}
-		// The columns of a batch query; time and count have no effect.
-		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"2000-01-01T00:00:00Z", "1"}, columns[4:]))
-		if err != nil {
-			return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", path, n, err)}
-		}
-		found = append(found, namedSpec{columns[0], spec})
-	}
-	return found, lines.Err()
 }
 
 func triggersOfStore(ctx context.Context, s *store.Store) ([]namedSpec, error) {

@@ -53,7 +53,19 @@ func Stages(run run.Run, now time.Time) []Stage {
 		at = a.EndedAt
 	}
 	found = append(found, underWay(run, at, now)...)
-	place(found)
+	whole := time.Duration(0)
+	for _, s := range found {
+		whole += s.Took()
+	}
+	free := float64(max(stagesWidth-len(found)*leastStage, 0))
+	x := 0.0
+	for i := range found {
+		found[i].X, found[i].Width = round(x), leastStage
+		if whole > 0 {
+			found[i].Width = round(leastStage + free*float64(found[i].Took())/float64(whole))
+		}
+		x += found[i].Width
+	}
 	return found
 }
 
@@ -110,23 +122,6 @@ func wait(what string, from, to time.Time) Stage {
 		to = from
 	}
 	return Stage{What: what, From: from, To: to, Class: "wait"}
-}
-
-// place gives each stage its part of the picture in proportion to its length, but at least leastStage.
-func place(all []Stage) {
-	whole := time.Duration(0)
-	for _, s := range all {
-		whole += s.Took()
-	}
-	free := float64(max(stagesWidth-len(all)*leastStage, 0))
-	x := 0.0
-	for i := range all {
-		all[i].X, all[i].Width = round(x), leastStage
-		if whole > 0 {
-			all[i].Width = round(leastStage + free*float64(all[i].Took())/float64(whole))
-		}
-		x += all[i].Width
-	}
 }
 
 // FinalStates are those in which runs end.

@@ -38,7 +38,22 @@ func (f DatabaseFlag) Check() error {
 		return fmt.Errorf("--database-without (CARILLON_DATABASE_WITHOUT): %w", err)
 	}
 	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
-		return f.LoginFlags.check(databaseName, f.Database)
+		given := f.given()
+		switch {
+		case len(given) == 0:
+			return nil
+		case len(given) > 1:
+			return errors.New(strings.Join(given, " and ") + " exclude each other; set one")
+		case !isPostgres(f.Database):
+			return fmt.Errorf("%s: only PostgreSQL asks for a password; leave it out", given[0])
+		}
+		problems := []error{f.checkURL(databaseName, f.Database)}
+		if f.DatabasePasswordFile != "" {
+			if _, err := readPassword(f.DatabasePasswordFile); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", passwordFileName, err))
+			}
+		}
+		return errors.Join(problems...)
 	}
 	if f.Database == "" {
 		return errors.New(databaseName + ": is required; set postgres://user@host/name, or sqlite:PATH for a single node")
@@ -173,26 +188,6 @@ func (f LoginFlags) given() (names []string) {
 		names = append(names, passwordFileName)
 	}
 	return names
-}
-
-// check refuses two ways to log in, and ways that do not fit the database. flag is the flag of the database.
-func (f LoginFlags) check(flag, database string) error {
-	given := f.given()
-	switch {
-	case len(given) == 0:
-		return nil
-	case len(given) > 1:
-		return errors.New(strings.Join(given, " and ") + " exclude each other; set one")
-	case !isPostgres(database):
-		return fmt.Errorf("%s: only PostgreSQL asks for a password; leave it out", given[0])
-	}
-	problems := []error{f.checkURL(flag, database)}
-	if f.DatabasePasswordFile != "" {
-		if _, err := readPassword(f.DatabasePasswordFile); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", passwordFileName, err))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // checkURL refuses a URL with a password if a flag sets one, and a URL that would expose tokens.
