@@ -101,7 +101,14 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 	})
 	for _, one := range batch {
 		if key := p.key(one.asks); undecided[key] {
-			time.AfterFunc(loop.Spread(undecidedPause), func() { p.repeat(ctx, one) })
+			time.AfterFunc(loop.Spread(undecidedPause), func() {
+				var none A
+				select {
+				case p.inbox <- one:
+				case <-ctx.Done():
+					one.granted <- none
+				}
+			})
 		} else {
 			one.granted <- granted[key]
 		}
@@ -111,16 +118,6 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 // undecidedPause is how long a run of a locked job waits. A change of the definition, which may hold the lock, mostly
 // takes less.
 const undecidedPause = 100 * time.Millisecond
-
-// repeat asks for a run again.
-func (p *permits[Q, A]) repeat(ctx context.Context, one permitRequest[Q, A]) {
-	var none A
-	select {
-	case p.inbox <- one:
-	case <-ctx.Done():
-		one.granted <- none
-	}
-}
 
 // begin commits that a request is about to be sent, for a job that wants it at most once. It is a step of an attempt.
 func (e *Engine) begin(ctx context.Context, a *attempt) result {

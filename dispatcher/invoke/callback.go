@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -78,22 +77,4 @@ func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
 	}
 	_, err := i.callbacks.theKey(ctx)
 	return err
-}
-
-// accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202
-// to an event that it has queued.
-func accepted(call target.Call, outcome run.Outcome) run.Outcome {
-	policy := call.Target.Callback()
-	if policy == nil || outcome.State != run.Succeeded || outcome.HTTPStatus != http.StatusAccepted {
-		return outcome
-	}
-	outcome.State, outcome.Callback = run.WaitingCallback, &run.Callback{Within: policy.Timeout.Std()}
-	if call.Carried != nil {
-		outcome.Callback.StateRevision = &call.Carried.Revision
-	}
-	if outcome.Returned != nil {
-		outcome.Returned, outcome.Response.State = nil, nil
-		outcome.Response.StateProblem = "the target accepted the attempt, so its state is expected with complete, not with status 202"
-	}
-	return outcome
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -136,7 +137,21 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 	if err := i.callbacks.offer(ctx, &call); err != nil {
 		return attempt.NotAttempted(err)
 	}
-	return accepted(call, try(ctx, call, started))
+	outcome = try(ctx, call, started)
+	policy := call.Target.Callback()
+	// If its target may accept an attempt and does, the run waits. Lambda responds 202 to an event that it has queued.
+	if policy == nil || outcome.State != run.Succeeded || outcome.HTTPStatus != http.StatusAccepted {
+		return outcome
+	}
+	outcome.State, outcome.Callback = run.WaitingCallback, &run.Callback{Within: policy.Timeout.Std()}
+	if call.Carried != nil {
+		outcome.Callback.StateRevision = &call.Carried.Revision
+	}
+	if outcome.Returned != nil {
+		outcome.Returned, outcome.Response.State = nil, nil
+		outcome.Response.StateProblem = "the target accepted the attempt, so its state is expected with complete, not with status 202"
+	}
+	return outcome
 }
 
 // notify delivers the notification of an alert.

@@ -180,7 +180,23 @@ func (l Lifecycle) awaitEnd(ctx context.Context) string {
 func (l Lifecycle) stop(ctx context.Context) (err error) {
 	beating, end := context.WithCancel(ctx)
 	var heartbeats sync.WaitGroup
-	heartbeats.Go(func() { l.heartbeats(beating) })
+	heartbeats.Go(func() {
+		for backoff.Sleep(beating, l.Heartbeat) {
+			asking, cancel := context.WithTimeout(beating, autoscalingTimeout)
+			_, err := l.AutoScaling.RecordLifecycleActionHeartbeat(asking, &autoscaling.RecordLifecycleActionHeartbeatInput{
+				AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
+			})
+			cancel()
+			switch {
+			case beating.Err() != nil:
+			case noAction(err):
+				// AWS may take a spot instance before the group knows of it.
+				l.Log.DebugContext(beating, "no lifecycle action to prolong", "hook", l.Hook)
+			case err != nil:
+				l.Log.WarnContext(beating, "prolong the lifecycle action", "hook", l.Hook, "err", err)
+			}
+		}
+	})
 	defer heartbeats.Wait()
 	defer end()
 	return l.pauses().Repeat(ctx, func() error { return l.Stop(ctx) }, func(f backoff.Failure) bool {
@@ -194,25 +210,6 @@ func (l Lifecycle) stop(ctx context.Context) (err error) {
 
 // pauses are the pauses after failures.
 func (l Lifecycle) pauses() backoff.Pauses { return backoff.Pauses{First: l.Retry, Most: 30 * l.Retry} }
-
-// heartbeats prolongs the lifecycle action until ctx ends.
-func (l Lifecycle) heartbeats(ctx context.Context) {
-	for backoff.Sleep(ctx, l.Heartbeat) {
-		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
-		_, err := l.AutoScaling.RecordLifecycleActionHeartbeat(asking, &autoscaling.RecordLifecycleActionHeartbeatInput{
-			AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
-		})
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-		case noAction(err):
-			// AWS may take a spot instance before the group knows of it.
-			l.Log.DebugContext(ctx, "no lifecycle action to prolong", "hook", l.Hook)
-		case err != nil:
-			l.Log.WarnContext(ctx, "prolong the lifecycle action", "hook", l.Hook, "err", err)
-		}
-	}
-}
 
 // complete completes the lifecycle action. It retries until that succeeds or ctx ends; after that
 // the hook's own timeout ends the wait.

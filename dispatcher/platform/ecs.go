@@ -111,7 +111,11 @@ func (p *TaskProtection) Run(ctx context.Context) {
 				return p.request(ctx, want)
 			}, func(f backoff.Failure) bool {
 				if ctx.Err() == nil {
-					p.failed(ctx, want, f.Pause, f.Err)
+					p.errors.Inc()
+					if !p.failing {
+						p.log.WarnContext(ctx, "task protection failed and is retried", "wanted", want, "retry", f.Pause.String(), "err", f.Err)
+					}
+					p.failing = true
 				}
 				return ctx.Err() == nil
 			})
@@ -228,13 +232,4 @@ func (p *TaskProtection) put(ctx context.Context, protect bool) (granted bool, e
 		return false, fmt.Errorf("ECS agent: the protection is %t after asking for %t", r.Protection.ProtectionEnabled, protect)
 	}
 	return protect, nil
-}
-
-// failed counts a failure, and logs the first in a row.
-func (p *TaskProtection) failed(ctx context.Context, wanted bool, retry time.Duration, err error) {
-	p.errors.Inc()
-	if !p.failing {
-		p.log.WarnContext(ctx, "task protection failed and is retried", "wanted", wanted, "retry", retry.String(), "err", err)
-	}
-	p.failing = true
 }

@@ -318,16 +318,6 @@ func (h hasher) sum(purpose string) uint64 {
 	return x ^ x>>33
 }
 
-// delay returns the jitter of the fire at an instant in Unix milliseconds, in [0, jitter).
-func (h hasher) delay(at int64, jitter time.Duration) time.Duration {
-	spread := jitter.Milliseconds()
-	if spread <= 0 {
-		return 0
-	}
-	stamp := time.UnixMilli(at).UTC().Format(time.RFC3339Nano)
-	return time.Duration(h.sum(stamp)%uint64(spread)) * time.Millisecond
-}
-
 // hashPattern finds H where a value may stand.
 var hashPattern = regexp.MustCompile(`(?i)(^|[\s,(])H($|[\s,/()])`)
 

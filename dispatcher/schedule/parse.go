@@ -96,7 +96,11 @@ func compile(spec Spec) (*program, input.Problems) {
 	for _, f := range problems {
 		report(&errs, "expression", spec.Expression, f)
 	}
-	spec.checkEnums(&errs)
+	checkEnum(&errs, "dialect", spec.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
+		DialectCalendarInterval, DialectDailyInterval, DialectAt)
+	checkEnum(&errs, "gap", spec.Gap, GapSkip, GapNext)
+	checkEnum(&errs, "on_excluded", spec.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded, OnExcludedNextDay, OnExcludedPreviousDay)
+	checkEnum(&errs, "overlap", spec.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 	report(&errs, "timezone", spec.Timezone, zoneErr)
 	if errs != nil {
 		return nil, errs

@@ -173,7 +173,12 @@ func someBefore(at, least int64, search func(after int64) (int64, bool)) (int64,
 // instant itself, which identifies the fire, does not move, so jitter changes neither the
 // order of fires nor Next.
 func (s *Schedule) Delay(at time.Time) time.Duration {
-	return hasher(s.spec.Identity).delay(floorMilli(at), s.spec.Jitter)
+	spread := s.spec.Jitter.Milliseconds()
+	if spread <= 0 {
+		return 0
+	}
+	stamp := time.UnixMilli(floorMilli(at)).UTC().Format(time.RFC3339Nano)
+	return time.Duration(hasher(s.spec.Identity).sum(stamp)%uint64(spread)) * time.Millisecond
 }
 
 // FixedDelay returns the pause of a delay(...) expression. Such a schedule has one instant:

@@ -126,15 +126,6 @@ func (s *Spec) checkBounds(errs *input.Problems, dialect Dialect) {
 	}
 }
 
-// checkEnums checks dialect, gap, on_excluded and overlap. Each may be empty.
-func (s *Spec) checkEnums(errs *input.Problems) {
-	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
-		DialectCalendarInterval, DialectDailyInterval, DialectAt)
-	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
-	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded, OnExcludedNextDay, OnExcludedPreviousDay)
-	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
-}
-
 func checkEnum[E ~string](errs *input.Problems, field string, value E, allowed ...E) {
 	if value != "" && !slices.Contains(allowed, value) {
 		report(errs, field, string(value), problemf(input.CodeEnum, "%s", input.NotOneOf(value, allowed)))

@@ -87,9 +87,6 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Temporary reports whether the secret is probably unchanged, although it cannot be read now.
-func (k Kind) Temporary() bool { return k == Unreachable || k == Throttled }
-
 // Error is why a secret could not be read.
 type Error struct {
 	Kind    Kind
@@ -113,5 +110,5 @@ func (e *Error) Error() string {
 // IsTemporary reports whether an error is an Error of a temporary Kind.
 func IsTemporary(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && e.Kind.Temporary()
+	return errors.As(err, &e) && (e.Kind == Unreachable || e.Kind == Throttled)
 }

@@ -341,7 +341,11 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 	if held, was := e.heldAt(e.At); was {
 		e.Reason += "; " + held.String()
 	}
-	e.changes(m.DecidedAt)
+	for i := range e.history.Revisions {
+		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(m.DecidedAt) && r.Revision != e.Revision {
+			e.declared(r)
+		}
+	}
 	by := "a change of the definition"
 	if m.Node != nil {
 		by = "node " + m.Node.String()
@@ -407,11 +411,6 @@ func (e *explainer) addRun(run *run.Run) {
 		claimed(run.Attempt)
 	}
 	e.addShards(run)
-	e.addFollowers(run)
-}
-
-// addFollowers adds the steps of the runs that followed a run, when it ended.
-func (e *explainer) addFollowers(run *run.Run) {
 	if run.EndedAt == nil {
 		return
 	}

@@ -117,15 +117,6 @@ func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
 	}
 }
 
-// changes adds the steps that say which definitions came into force between the time and an instant.
-func (e *explainer) changes(until time.Time) {
-	for i := range e.history.Revisions {
-		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(until) && r.Revision != e.Revision {
-			e.declared(r)
-		}
-	}
-}
-
 // declared adds the step that says what a revision declared, why and by whom.
 func (e *explainer) declared(in *dispatcher.TriggerRevision) {
 	cause := string(in.Cause)

@@ -34,7 +34,8 @@ func Strip(ctx context.Context, reader Reader, query view.StripQuery) (view.Stri
 	if err := times.addLedger(ctx, reader); err != nil {
 		return strip, err
 	}
-	past := times.latest()
+	past := inOrder(times.past)
+	past = past[max(len(past)-times.wanted, 0):]
 	next, err := times.lookAhead(ctx, query.Next)
 	if err != nil {
 		return strip, err
@@ -364,12 +365,6 @@ func (c *candidates) addLedger(ctx context.Context, reader Reader) error {
 		}
 	}
 	return err
-}
-
-// latest returns the requested times, in order, each once.
-func (c *candidates) latest() []stretch {
-	all := inOrder(c.past)
-	return all[max(len(all)-c.wanted, 0):]
 }
 
 func inOrder(all []stretch) []stretch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -284,7 +285,15 @@ func (f *Fleet) rankIn(r *roster, trigger dispatcher.DueTrigger) int {
 	if len(r.live) == 0 {
 		return 0
 	}
-	return r.rank(f.node, trigger)
+	// Those that may not fire it come last, all with the same rank.
+	o := r.of(r.classOf(trigger))
+	if i, ok := slices.BinarySearch(o.first, f.node); ok {
+		return distance(partOf(trigger.ID, len(o.first)), i, len(o.first))
+	}
+	if i, ok := slices.BinarySearch(o.then, f.node); ok {
+		return len(o.first) + distance(partOf(trigger.ID, len(o.then)), i, len(o.then))
+	}
+	return len(o.first) + len(o.then)
 }
 
 // fires reports whether a trigger is in the share of this node, or was a moment ago.
@@ -338,7 +347,7 @@ func (f *Fleet) Alone() bool {
 func (f *Fleet) differInLabels() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.roster.differInLabels()
+	return slices.ContainsFunc(f.roster.live, func(n dispatcher.Node) bool { return !maps.Equal(n.Labels, f.roster.live[0].Labels) })
 }
 
 // Yields reports whether this node leaves long attempts to newer nodes.

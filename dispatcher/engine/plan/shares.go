@@ -102,19 +102,6 @@ func (r *roster) of(c class) order {
 // mostOrders bounds the classes whose order a roster remembers.
 const mostOrders = 10_000
 
-// rank returns how many nodes come before one to fire a trigger. Those that may not fire it come last, all with
-// the same rank.
-func (r *roster) rank(node run.NodeID, trigger dispatcher.DueTrigger) int {
-	o := r.of(r.classOf(trigger))
-	if i, ok := slices.BinarySearch(o.first, node); ok {
-		return distance(partOf(trigger.ID, len(o.first)), i, len(o.first))
-	}
-	if i, ok := slices.BinarySearch(o.then, node); ok {
-		return len(o.first) + distance(partOf(trigger.ID, len(o.then)), i, len(o.then))
-	}
-	return len(o.first) + len(o.then)
-}
-
 // find returns where a node stands among the live ones.
 func (r *roster) find(node run.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(r.live, node, func(n dispatcher.Node, id run.NodeID) int {
@@ -283,16 +270,6 @@ func (r *roster) labelGroups(node *dispatcher.Node, app int64, required []input.
 		groups = append(groups, labelGroup{example: sets[0], sets: sets})
 	}
 	return groups
-}
-
-// differInLabels reports whether the live nodes have different labels.
-func (r *roster) differInLabels() bool {
-	for i := range r.live {
-		if !maps.Equal(r.live[i].Labels, r.live[0].Labels) {
-			return true
-		}
-	}
-	return false
 }
 
 // servers returns the ids of the nodes that may fire the triggers of a class, as a key.

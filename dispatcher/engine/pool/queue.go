@@ -240,8 +240,13 @@ func (n *node[T]) detach() {
 	}
 }
 
-// before reports whether the first item of n goes before that of other, which has the same parent.
-func (n *node[T]) before(other *node[T]) bool {
+// children is a heap of nodes.
+type children[T any] []*node[T]
+
+func (c children[T]) Len() int { return len(c) }
+
+func (c children[T]) Less(i, j int) bool {
+	n, other := c[i], c[j]
 	if n.moved != other.moved {
 		return n.moved < other.moved
 	}
@@ -255,12 +260,6 @@ func (n *node[T]) before(other *node[T]) bool {
 	}
 	return a.at < b.at
 }
-
-// children is a heap of nodes.
-type children[T any] []*node[T]
-
-func (c children[T]) Len() int           { return len(c) }
-func (c children[T]) Less(i, j int) bool { return c[i].before(c[j]) }
 
 func (c children[T]) Swap(i, j int) {
 	c[i], c[j] = c[j], c[i]

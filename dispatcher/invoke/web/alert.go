@@ -17,46 +17,38 @@ func (h *Webhooks) Notify(ctx context.Context, call target.Call, started time.Ti
 	w := call.Target.Alert.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
-	r, err := h.buildNotification(bounded, w, call, started)
-	if err != nil {
-		return attempt.NotSent(ctx, err)
-	}
-	return h.Attempt(ctx, bounded, &w.Webhook, r, &attempt.Stopwatch{Start: started})
-}
-
-// buildNotification returns the request of an attempt at now.
-func (h *Webhooks) buildNotification(
-	ctx context.Context, w *target.AlertWebhook, call target.Call, now time.Time,
-) (Request, error) {
 	notification, err := target.ParseAlertNotification(call.Payload)
 	if err != nil {
-		return Request{}, err
+		return attempt.NotSent(ctx, err)
 	}
 	call.Notification, call.Target = &notification, target.Target{Webhook: &w.Webhook}
 	address, headers, body, err := call.Request()
 	if err != nil {
-		return Request{}, err
+		return attempt.NotSent(ctx, err)
 	}
 	secrets := Request{Owner: secret.OwnerOf(call)}
 	if w.SecretURL != nil {
-		if address, err = h.secretURL(ctx, &secrets, w, now); err != nil {
-			return Request{}, err
+		if address, err = h.secretURL(bounded, &secrets, w, started); err != nil {
+			return attempt.NotSent(ctx, err)
 		}
 	}
 	routingKey := ""
 	if w.RoutingKey != nil {
-		if routingKey, err = h.Reveal(ctx, &secrets, "routing_key", *w.RoutingKey, now); err != nil {
-			return Request{}, err
+		if routingKey, err = h.Reveal(bounded, &secrets, "routing_key", *w.RoutingKey, started); err != nil {
+			return attempt.NotSent(ctx, err)
 		}
 	}
 	if message := w.Message(notification, call.Payload, routingKey); message != nil {
 		body = message
 	}
 	to := Destination{URL: address, Scope: ScopeOf(call.App, call.Bounds.Egress)}
-	r, err := h.BuildFor(ctx, to, Content{&w.Webhook, headers, body}, call, now)
+	r, err := h.BuildFor(bounded, to, Content{&w.Webhook, headers, body}, call, started)
 	r.revealed = append(r.revealed, secrets.revealed...)
 	r.looked = append(r.looked, secrets.looked...)
-	return r, err
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
+	return h.Attempt(ctx, bounded, &w.Webhook, r, &attempt.Stopwatch{Start: started})
 }
 
 // secretURL returns a URL that is a secret. It also hides path and query, because a receiver may repeat them alone.

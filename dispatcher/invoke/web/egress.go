@@ -132,10 +132,21 @@ func (g *guard) dialer(of Scope) func(ctx context.Context, network, address stri
 
 // checkTarget refuses hosts and ports that are denied to a scope at any address.
 func (g *guard) checkTarget(of Scope, host, port string) error {
-	if err := g.checkName(host); err != nil {
-		return err
+	lower := strings.ToLower(strings.TrimSuffix(host, "."))
+	switch {
+	case target.MetadataName(host):
+		return attempt.Denied(host, "cloud providers serve metadata and credentials under this name")
+	case target.OddAddress(host):
+		return attempt.Denied(host, "programs read this notation of an address differently")
+	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
+		return attempt.Denied(host, notLoopback)
 	}
-	return of.checkHost(net.JoinHostPort(cmp.Or(of.Name, host), port))
+	if of.Hosts == nil && of.Ports == nil {
+		return nil
+	}
+	bounds, address := target.Bounds{Egress: of.EgressBounds}, net.JoinHostPort(cmp.Or(of.Name, host), port)
+	return attempt.OutOfBounds(bounds.CheckTarget(of.app,
+		target.Target{Webhook: &target.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
 }
 
 // CheckKnown returns the error with which a dial would be refused for a scope, by a host's known addresses.
@@ -172,30 +183,6 @@ func prefixes(networks []string) (all []netip.Prefix) {
 		}
 	}
 	return all
-}
-
-// checkHost refuses hosts and ports that the bounds do not allow.
-func (s Scope) checkHost(address string) error {
-	if s.Hosts == nil && s.Ports == nil {
-		return nil
-	}
-	bounds := target.Bounds{Egress: s.EgressBounds}
-	return attempt.OutOfBounds(bounds.CheckTarget(s.app,
-		target.Target{Webhook: &target.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}}))
-}
-
-// checkName refuses names that are denied whatever they resolve to.
-func (g *guard) checkName(host string) error {
-	lower := strings.ToLower(strings.TrimSuffix(host, "."))
-	switch {
-	case target.MetadataName(host):
-		return attempt.Denied(host, "cloud providers serve metadata and credentials under this name")
-	case target.OddAddress(host):
-		return attempt.Denied(host, "programs read this notation of an address differently")
-	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
-		return attempt.Denied(host, notLoopback)
-	}
-	return nil
 }
 
 const notLoopback = "it is the node itself; --egress-loopback allows it"

@@ -77,7 +77,15 @@ func (h *Webhooks) askToken(ctx context.Context, r *Request, a *target.OAuth2Aut
 	if err != nil {
 		return nil, err
 	}
-	key := c.key()
+	hash := sha256.New()
+	parts := append([]string{
+		c.TokenURL, c.ClientID, string(c.ClientAuth), c.KeyID, string(c.Algorithm), c.Audience, c.CACertificates, c.secret,
+	}, c.Scopes...)
+	for _, part := range parts {
+		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that different lists of parts differ
+		hash.Write(sum[:])
+	}
+	key := tokenKey{app: c.app, sum: [sha256.Size]byte(hash.Sum(nil))}
 	found, err := h.tokens.get(ctx, key, c.fetch)
 	if err != nil {
 		return nil, c.failure(err)
@@ -102,19 +110,6 @@ func (h *Webhooks) oauth2Client(ctx context.Context, r *Request, a *target.OAuth
 	}
 	c.clients, err = h.pool.with(trusted, "", ScopeOf(r.App, r.Bounds.Egress), now)
 	return c, err
-}
-
-// key returns the cache key of a client's token.
-func (c oauth2Client) key() tokenKey {
-	hash := sha256.New()
-	parts := append([]string{
-		c.TokenURL, c.ClientID, string(c.ClientAuth), c.KeyID, string(c.Algorithm), c.Audience, c.CACertificates, c.secret,
-	}, c.Scopes...)
-	for _, part := range parts {
-		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that different lists of parts differ
-		hash.Write(sum[:])
-	}
-	return tokenKey{app: c.app, sum: [sha256.Size]byte(hash.Sum(nil))}
 }
 
 // failure returns the error of an attempt without a token. Nothing was sent to its target.

@@ -45,20 +45,6 @@ type Response struct {
 	More   bool   // the body is longer
 }
 
-// readResponse reads a response, with at most most bytes of its body.
-func readResponse(r *http.Response, most int) (Response, error) {
-	a := Response{Status: r.StatusCode, header: r.Header}
-	if r.ContentLength == 0 {
-		return a, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(most)+1))
-	if a.More = len(body) > most; a.More {
-		body = body[:most]
-	}
-	a.Body = body
-	return a, err
-}
-
 // judge returns the outcome of a response to a request. bounded, which is outer with the timeout of the
 // attempt, bounds matching.
 func (h *Webhooks) judge(outer, bounded context.Context, r Request, w *target.Webhook, a Response) run.Outcome {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -198,5 +199,15 @@ func send(ctx context.Context, client *resty.Client, r Request, watch *attempt.S
 		return Response{}, err
 	}
 	defer sent.RawBody().Close()
-	return readResponse(sent.RawResponse, cmp.Or(r.Most, attempt.MostBody))
+	most := cmp.Or(r.Most, attempt.MostBody)
+	a := Response{Status: sent.RawResponse.StatusCode, header: sent.RawResponse.Header}
+	if sent.RawResponse.ContentLength == 0 {
+		return a, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(sent.RawResponse.Body, int64(most)+1))
+	if a.More = len(body) > most; a.More {
+		body = body[:most]
+	}
+	a.Body = body
+	return a, err
 }
