@@ -101,7 +101,16 @@ func (i *Inspection) Server(ctx context.Context) (string, error) {
 // ledger.
 func (i *Inspection) Rights(ctx context.Context) error {
 	if i.a.Path != "" {
-		return i.fileRights()
+		dir := filepath.Dir(i.a.Path)
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return fmt.Errorf("write to directory %s: %w", dir, err)
+		}
+		for _, file := range []string{i.a.Path, i.a.Path + ".lock", i.a.Path + "-wal", i.a.Path + "-shm"} {
+			if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("write to %s: %w", file, err)
+			}
+		}
+		return nil
 	}
 	// Making a table and rolling it back is more reliable than a list of privileges.
 	tx, err := i.db.BeginTx(ctx, nil)
@@ -170,20 +179,6 @@ func (i *Inspection) Capabilities(ctx context.Context, without db.Capabilities) 
 		has = append(has, db.SkipLocked)
 	}
 	return has, err
-}
-
-// fileRights requires that the file can be written, and that files can be made next to it: the lock and the log.
-func (i *Inspection) fileRights() error {
-	dir := filepath.Dir(i.a.Path)
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("write to directory %s: %w", dir, err)
-	}
-	for _, file := range []string{i.a.Path, i.a.Path + ".lock", i.a.Path + "-wal", i.a.Path + "-shm"} {
-		if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("write to %s: %w", file, err)
-		}
-	}
-	return nil
 }
 
 // SchemaVersion is the version of the schema of a database, with the newest one that this program knows.

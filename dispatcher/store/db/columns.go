@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,9 +91,6 @@ var (
 	// The adopted runs, and what they wait for.
 	AdoptColumns = []Column{{"scheduled_at", Bigint}, {"trigger_id", Bigint}, {"kind", Integer}, {"waits_for", Bigint}}
 )
-
-// length returns how many rows a batch has.
-func length(columns []any) int { return reflect.ValueOf(columns[0]).Len() }
 
 // appendJSON appends the value of a column in row i.
 func appendJSON(b []byte, column any, i int) []byte {

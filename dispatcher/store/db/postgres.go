@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -164,7 +165,12 @@ func (p *Postgres) Now(ctx context.Context, q Querier) (time.Time, error) {
 
 func (p *Postgres) SendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error {
 	if !p.Has.Has(Notifications) {
-		return leaveNotifications(ctx, tx, notifications)
+		for _, payload := range payloads(notifications) {
+			if _, err := tx.ExecContext(ctx, leaveNotification, rand.Int64(), payload); err != nil {
+				return fmt.Errorf("leave a notification: %w", err)
+			}
+		}
+		return nil
 	}
 	for _, payload := range payloads(notifications) {
 		// $1 channel, $2 payload. PostgreSQL sends it at commit.

@@ -194,16 +194,6 @@ const (
 	removeNotifications = `DELETE FROM notifications WHERE at < ` + PostgresMillis + ` - $1`
 )
 
-// leaveNotifications is SendNotifications without notifications.
-func leaveNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error {
-	for _, payload := range payloads(notifications) {
-		if _, err := tx.ExecContext(ctx, leaveNotification, rand.Int64(), payload); err != nil {
-			return fmt.Errorf("leave a notification: %w", err)
-		}
-	}
-	return nil
-}
-
 // watcher polls for left notifications.
 type watcher struct {
 	db *sql.DB

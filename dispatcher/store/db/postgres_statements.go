@@ -152,35 +152,30 @@ func (p *Postgres) Steps(_ int, with, choose, lock string, counted int, effects 
 
 func (p *Postgres) Execute(ctx context.Context, hot Statement, args []any, scan func(Scanner) error) (affected int64, err error) {
 	if len(hot.Parts) > 1 {
-		return p.runParts(ctx, hot, args, scan)
+		err = pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error {
+			affected = 0
+			for i, part := range hot.Parts {
+				rows, err := tx.Query(ctx, part, slices.Concat([]any{p.mode}, args)...)
+				if err != nil {
+					return err
+				}
+				n, err := scanRows(rows, scan)
+				if err != nil {
+					return err
+				}
+				if hot.counts(i) {
+					affected += n
+				}
+			}
+			return nil
+		})
+		return affected, err
 	}
 	affected, err = p.query(ctx, hot.Parts[0], args, scan)
 	var e *pgconn.PgError
 	if len(hot.OrElse) > 0 && errors.As(err, &e) && e.Code == "23505" { // unique_violation
 		return p.query(ctx, hot.OrElse[0], args, scan)
 	}
-	return affected, err
-}
-
-// runParts runs the parts of a statement in one transaction.
-func (p *Postgres) runParts(ctx context.Context, hot Statement, args []any, scan func(Scanner) error) (affected int64, err error) {
-	err = pgx.BeginFunc(ctx, p.Pool, func(tx pgx.Tx) error {
-		affected = 0
-		for i, part := range hot.Parts {
-			rows, err := tx.Query(ctx, part, slices.Concat([]any{p.mode}, args)...)
-			if err != nil {
-				return err
-			}
-			n, err := scanRows(rows, scan)
-			if err != nil {
-				return err
-			}
-			if hot.counts(i) {
-				affected += n
-			}
-		}
-		return nil
-	})
 	return affected, err
 }
 

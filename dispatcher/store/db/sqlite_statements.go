@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ func (s *SQLite) SeemingFew(string) string { return "" }
 
 // Batch writes the rows as one JSON array of arrays.
 func (s *SQLite) Batch(columns ...any) []any {
-	rows := length(columns)
+	rows := reflect.ValueOf(columns[0]).Len()
 	b := make([]byte, 0, 2+rows*len(columns)*16)
 	b = append(b, '[')
 	for i := range rows {

@@ -140,16 +140,3 @@ func setState(ctx context.Context, t *dispatch.Tx, job int64, state json.RawMess
 	}
 	return nil
 }
-
-// carriedStatesOfApp returns the states that the jobs of an app carry, by job.
-func carriedStatesOfApp(ctx context.Context, q db.Querier, app string) (map[int64]json.RawMessage, error) {
-	// $1 app
-	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j JOIN carried_states AS s ON s.job_id = j.id
-		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.carry_state AND s.state IS NOT NULL`
-	found, err := db.Collect(ctx, q, scanCarriedState, of, run.AppID(app))
-	states := make(map[int64]json.RawMessage, len(found))
-	for _, one := range found {
-		states[one.job] = one.State
-	}
-	return states, err
-}

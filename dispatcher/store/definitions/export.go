@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,7 +172,14 @@ func (s *Store) exportedJobs(ctx context.Context, tx db.Querier, app string) ([]
 	if err != nil {
 		return nil, err
 	}
-	states, err := carriedStatesOfApp(ctx, tx, app)
+	// $1 app
+	const of = `SELECT ` + carriedColumns + ` FROM jobs AS j JOIN carried_states AS s ON s.job_id = j.id
+		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.carry_state AND s.state IS NOT NULL`
+	found, err := db.Collect(ctx, tx, scanCarriedState, of, run.AppID(app))
+	states := make(map[int64]json.RawMessage, len(found))
+	for _, one := range found {
+		states[one.job] = one.State
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -299,7 +299,21 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 			return err
 		}
 		if job.Err != nil {
-			return s.removeUnreadable(ctx, t, job)
+			// Its triggers and attached jobs are found by their references to it.
+			// $1 job
+			parts, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
+			for _, id := range parts {
+				if err == nil {
+					err = deleteAttached(ctx, t, id)
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("delete what is part of job %s/%s: %w", job.App, job.Name, err)
+			}
+			if err := s.loadTriggersOf(ctx, t, t.ForUpdate(), &job); err != nil {
+				return err
+			}
+			return RemoveJob(ctx, t, job.Job, "delete")
 		}
 		before, err := s.withValues(ctx, t, &job.Job)
 		if err != nil {
@@ -307,25 +321,6 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 		}
 		return RemoveJob(ctx, t, *before, "delete")
 	})
-}
-
-// removeUnreadable deletes a job that is partly unreadable: its triggers and attached jobs are found by their
-// references to it.
-func (s *Store) removeUnreadable(ctx context.Context, t *dispatch.Tx, job dispatcher.JobVersion) error {
-	// $1 job
-	parts, err := db.Collect(ctx, t, db.ScanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
-	for _, id := range parts {
-		if err == nil {
-			err = deleteAttached(ctx, t, id)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("delete what is part of job %s/%s: %w", job.App, job.Name, err)
-	}
-	if err := s.loadTriggersOf(ctx, t, t.ForUpdate(), &job); err != nil {
-		return err
-	}
-	return RemoveJob(ctx, t, job.Job, "delete")
 }
 
 // loadTriggersOf reads the triggers of a job that is partly unreadable and may not name them.

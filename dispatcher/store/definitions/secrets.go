@@ -367,7 +367,16 @@ func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 				key = make([]byte, callbackKeyBytes)
 				_, _ = rand.Read(key) // never fails since Go 1.24
 			}
-			return s.writeCallbackKey(ctx, t, key)
+			text := hex.EncodeToString(key)
+			if s.keys != nil {
+				row := sealedRow{path: callbackKeyPath, Sealed: s.keys.Seal(text, callbackKeyPlace)}
+				if err := putSealed(ctx, t, row); err != nil {
+					return err
+				}
+				text = ""
+			}
+			// $1 key
+			return t.Exec(ctx, `UPDATE installation SET callback_key = $1`, text)
 		})
 	}
 	if err != nil {
@@ -395,20 +404,6 @@ func (s *Store) readCallbackKey(ctx context.Context, q db.Querier) (key []byte, 
 	}
 	key, err = hex.DecodeString(text)
 	return key, found || s.keys == nil, err
-}
-
-// writeCallbackKey stores the key.
-func (s *Store) writeCallbackKey(ctx context.Context, t *dispatch.Tx, key []byte) error {
-	text := hex.EncodeToString(key)
-	if s.keys != nil {
-		row := sealedRow{path: callbackKeyPath, Sealed: s.keys.Seal(text, callbackKeyPlace)}
-		if err := putSealed(ctx, t, row); err != nil {
-			return err
-		}
-		text = ""
-	}
-	// $1 key
-	return t.Exec(ctx, `UPDATE installation SET callback_key = $1`, text)
 }
 
 // rewrapCallbackKey rewraps the key under the current key-encryption key, and returns how many keys it changed.

@@ -89,7 +89,18 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 	r.Decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) { return b.Put(token, change, now) }
 	r.Write = func(ctx context.Context, t *dispatch.Tx, b access.TokensBefore, decided access.APIToken) (access.APIToken, error) {
 		if old, exists := b.Named(token.Name); exists {
-			return updateToken(ctx, t, old, decided)
+			scopes, apps, err := encodedToken(decided)
+			if err != nil {
+				return decided, err
+			}
+			// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
+			const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
+				WHERE name = $1 RETURNING ` + tokenColumns
+			stored, _, err := db.First(ctx, t, scanToken, update, decided.Name, decided.Description, scopes, apps, db.OptionalColumn(&decided.ExpiresAt))
+			if err != nil {
+				return decided, err
+			}
+			return stored, auditToken(ctx, t, "put", old, stored)
 		}
 		return createToken(ctx, t, decided)
 	}
@@ -110,22 +121,6 @@ func tokenChange(name string, by input.Change, put bool) Redefinition[access.Tok
 			return b, err
 		},
 	}
-}
-
-// updateToken changes the fields that the creator of a token chooses.
-func updateToken(ctx context.Context, t *dispatch.Tx, old, token access.APIToken) (access.APIToken, error) {
-	scopes, apps, err := encodedToken(token)
-	if err != nil {
-		return token, err
-	}
-	// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
-	const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
-		WHERE name = $1 RETURNING ` + tokenColumns
-	stored, _, err := db.First(ctx, t, scanToken, update, token.Name, token.Description, scopes, apps, db.OptionalColumn(&token.ExpiresAt))
-	if err != nil {
-		return token, err
-	}
-	return stored, auditToken(ctx, t, "put", old, stored)
 }
 
 // RotateToken replaces the secret of a token.

@@ -281,27 +281,23 @@ func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	if len(delayed) == 0 {
 		return nil
 	}
-	err := InParts(ctx, s.OfStored, delayed, func(part []dispatcher.DelayedFire) error { return s.scheduleNext(ctx, part) },
-		func(one dispatcher.DelayedFire, why error) error {
-			return s.QuarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, time.Time{})
-		})
+	err := InParts(ctx, s.OfStored, delayed, func(part []dispatcher.DelayedFire) error {
+		var id, revision, calendars, prev, anchor []int64
+		var next, due []*int64
+		for _, one := range db.ByTrigger(part, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
+			id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
+			prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
+			next, due = append(next, db.OrNull(one.Next)), append(due, db.OrNull(db.DueOr(one.Next, one.Due)))
+		}
+		_, err := s.exec(ctx, s.Hot.ScheduleNext, s.db.Batch(id, revision, calendars, prev, anchor, next, due))
+		return err
+	}, func(one dispatcher.DelayedFire, why error) error {
+		return s.QuarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, time.Time{})
+	})
 	if err != nil {
 		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(delayed), err)
 	}
 	return nil
-}
-
-// scheduleNext is ScheduleNext for fixed delays in one statement.
-func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
-	var id, revision, calendars, prev, anchor []int64
-	var next, due []*int64
-	for _, one := range db.ByTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
-		id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
-		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
-		next, due = append(next, db.OrNull(one.Next)), append(due, db.OrNull(db.DueOr(one.Next, one.Due)))
-	}
-	_, err := s.exec(ctx, s.Hot.ScheduleNext, s.db.Batch(id, revision, calendars, prev, anchor, next, due))
-	return err
 }
 
 // EndedLate is the predicate of runs_late: runs that ended a day or more after their instant.

@@ -107,8 +107,20 @@ func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 			s.Rollbacks.handedBack(sorted[i].Key)
 		}
 	}
+	// A record that failed alone is stored without its response, a possible cause; or else its run is set aside.
 	err := InParts(ctx, s.OfStored, sorted, func(part []dispatcher.Record) error { return s.recordPart(ctx, part) },
-		func(record dispatcher.Record, why error) error { return s.recordAlone(ctx, record, why) })
+		func(record dispatcher.Record, why error) error {
+			if record.Outcome.Response != nil {
+				record.Outcome.Response = nil
+				if err := s.recordPart(ctx, []dispatcher.Record{record}); err == nil || !s.OfStored(ctx, err) {
+					return err
+				}
+			}
+			if _, _, err := s.unfold(ctx, []int64{int64(record.Token)}, false); err != nil {
+				return err
+			}
+			return s.setRunAside(ctx, failedRun{dispatcher.WorkRecord, record.Key, record.Token, why}, time.Time{})
+		})
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
@@ -127,20 +139,6 @@ func (s *Store) recordPart(ctx context.Context, records []dispatcher.Record) err
 		others = db.SortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
 	}
 	return errors.Join(responsesErr, err, againErr, s.recordLive(ctx, others))
-}
-
-// recordAlone stores a record that failed alone without its response, a possible cause, or sets the run aside.
-func (s *Store) recordAlone(ctx context.Context, record dispatcher.Record, why error) error {
-	if record.Outcome.Response != nil {
-		record.Outcome.Response = nil
-		if err := s.recordPart(ctx, []dispatcher.Record{record}); err == nil || !s.OfStored(ctx, err) {
-			return err
-		}
-	}
-	if _, _, err := s.unfold(ctx, []int64{int64(record.Token)}, false); err != nil {
-		return err
-	}
-	return s.setRunAside(ctx, failedRun{dispatcher.WorkRecord, record.Key, record.Token, why}, time.Time{})
 }
 
 func recordKey(r dispatcher.Record) run.Key { return r.Key }

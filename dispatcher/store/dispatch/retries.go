@@ -245,27 +245,24 @@ func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
-	err = InParts(ctx, s.OfStored, waits, func(part []dispatcher.HostWait) error { return s.endOldWaits(ctx, part, now) },
-		func(wait dispatcher.HostWait, why error) error {
-			return s.SetAside(ctx, AsideRow{Work: dispatcher.WorkHost, Item: "host " + wait.Host, Job: wait.JobID}, why, now)
-		})
+	// The runs that are past the end of their retries and were never attempted wait no longer.
+	err = InParts(ctx, s.OfStored, waits, func(part []dispatcher.HostWait) error {
+		all := make([]int64, len(part))
+		for i, wait := range part {
+			all[i] = wait.ID
+		}
+		// $1 now, $2 waits
+		release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.db.In(2) + `
+			AND attempt = 0 AND next_attempt_at <= $1`
+		_, err := db.Affect(ctx, s.db.Write, release, now.UnixMilli(), s.db.List(all))
+		return err
+	}, func(wait dispatcher.HostWait, why error) error {
+		return s.SetAside(ctx, AsideRow{Work: dispatcher.WorkHost, Item: "host " + wait.Host, Job: wait.JobID}, why, now)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("end waits for hosts: %w", err)
 	}
 	return waits, nil
-}
-
-// endOldWaits ends the wait of runs that are past the end of their retries and were never attempted.
-func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, now time.Time) error {
-	all := make([]int64, len(waits))
-	for i, wait := range waits {
-		all[i] = wait.ID
-	}
-	// $1 now, $2 waits
-	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.db.In(2) + `
-		AND attempt = 0 AND next_attempt_at <= $1`
-	_, err := db.Affect(ctx, s.db.Write, release, now.UnixMilli(), s.db.List(all))
-	return err
 }
 
 // TakeProbe takes the next probe of a wait, unless another node did.

@@ -274,13 +274,6 @@ type Skipped struct {
 	Reason SkipReason
 }
 
-// count counts runs after the transaction that skipped them has committed.
-func (s *skips) count(runs []Skipped) {
-	for _, run := range runs {
-		s.apps.Of(run.App)[run.Reason].Inc()
-	}
-}
-
 // noteSkipped notes the runs that a transaction skips. Few do, so it reads the names of their apps only then.
 func noteSkipped(ctx context.Context, t *Tx, skips []Ending) error {
 	if len(skips) == 0 {

@@ -63,7 +63,9 @@ func (s *Store) Change(ctx context.Context, by input.Change, do func(context.Con
 			return err
 		}
 		s.db.Committed(notifications)
-		s.skips.count(t.Skipped)
+		for _, run := range t.Skipped {
+			s.skips.apps.Of(run.App)[run.Reason].Inc()
+		}
 		return nil
 	})
 }
