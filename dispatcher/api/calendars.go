@@ -1,9 +1,7 @@
 package api
 
 import (
-	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -48,11 +46,7 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 	}
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
-		if errors.Is(err, dispatcher.ErrInUse) {
-			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return input.Refuse(input.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
-		}
-		return err
+		return withRemedy(err, dispatcher.ErrInUse, input.CodeCalendarInUse, "remove it there first, or delete it with ?when_unused=true")
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -45,11 +44,7 @@ func (a *API) putGroup(r *request) (response, error) {
 func (a *API) deleteGroup(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
-		if errors.Is(err, dispatcher.ErrInUse) {
-			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return input.Refuse(input.CodeGroupInUse, "%s; give the job another target, or delete it, first", use)
-		}
-		return err
+		return withRemedy(err, dispatcher.ErrInUse, input.CodeGroupInUse, "give the job another target, or delete it, first")
 	})
 }
 

@@ -2,9 +2,7 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
@@ -66,11 +64,7 @@ func (a *API) warned(job dispatcher.Job) dispatcher.Job {
 func (a *API) deleteJob(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
-		if errors.Is(err, dispatcher.ErrInUse) {
-			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return input.Refuse(input.CodeJobInUse, "%s; take its name out of these jobs first", use)
-		}
-		return err
+		return withRemedy(err, dispatcher.ErrInUse, input.CodeJobInUse, "take its name out of these jobs first")
 	})
 }
 

@@ -79,11 +79,15 @@ var sentinels = []struct {
 
 // conflict adds a remedy to ErrConflict; any other error stays as it is.
 func conflict(err error, remedy string) error {
-	if !errors.Is(err, dispatcher.ErrConflict) {
+	return withRemedy(err, dispatcher.ErrConflict, input.CodeStateConflict, remedy)
+}
+
+// withRemedy turns an error of one kind into a refusal that says what to do about it.
+func withRemedy(err, kind error, code, remedy string) error {
+	if !errors.Is(err, kind) {
 		return err
 	}
-	state := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrConflict.Error())
-	return input.Refuse(input.CodeStateConflict, "%s; %s", state, remedy)
+	return input.Refuse(code, "%s; %s", strings.TrimSuffix(err.Error(), ": "+kind.Error()), remedy)
 }
 
 // problem turns err into a response that keeps the headers of res. Internal errors are logged here.

@@ -257,14 +257,8 @@ func (c *Client) RetryRun(ctx context.Context, id string) (run.Run, error) {
 
 // DeadLetters lists runs of an app that failed for good, latest scheduled time first.
 func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) (List[run.Run], error) {
-	values := url.Values{}
-	for key, value := range map[string]string{"job": query.Job, "class": string(query.Class), "state": string(query.State)} {
-		if value != "" {
-			values.Set(key, value)
-		}
-	}
-	addPage(values, query.From, query.To, query.Page)
-	return list[run.Run](ctx, c, path("apps", query.App, "dead-letters")+encoded(values))
+	filters := map[string]string{"job": query.Job, "class": string(query.Class), "state": string(query.State)}
+	return list[run.Run](ctx, c, path("apps", query.App, "dead-letters")+parameters(filters, query.From, query.To, query.Page))
 }
 
 // CountDeadLetters counts the runs that a replay would retry.
@@ -308,22 +302,16 @@ func (c *Client) Audit(ctx context.Context, query access.AuditQuery) (List[acces
 	if len(query.Apps) > 1 {
 		return List[access.AuditEntry]{}, errors.New("a request asks for the audit log of one app, or of all that the token may see")
 	}
-	values := url.Values{}
-	for key, value := range map[string]string{
+	filters := map[string]string{
 		"app": strings.Join(query.Apps, ""), "actor": query.Actor, "action": query.Action, "subject": query.Subject,
-	} {
-		if value != "" {
-			values.Set(key, value)
-		}
 	}
 	if query.Refused != nil {
-		values.Set("refused", strconv.FormatBool(*query.Refused))
+		filters["refused"] = strconv.FormatBool(*query.Refused)
 	}
 	if query.OldestFirst {
-		values.Set("order", "oldest")
+		filters["order"] = "oldest"
 	}
-	addPage(values, query.From, query.To, query.Page)
-	return list[access.AuditEntry](ctx, c, path("audit")+encoded(values))
+	return list[access.AuditEntry](ctx, c, path("audit")+parameters(filters, query.From, query.To, query.Page))
 }
 
 // Nodes lists the dispatcher nodes.
@@ -450,22 +438,18 @@ func path(segments ...string) string {
 
 // params returns the query string of q with its question mark, or "".
 func params(q dispatcher.RunQuery) string {
+	return parameters(map[string]string{"job": q.Job, "trigger": q.Trigger, "state": string(q.State), "parent": q.Parent}, q.From, q.To, q.Page)
+}
+
+// parameters returns a query string with its question mark: the filters that are not empty, the bounds in time, and the
+// page. It returns "" for nothing of that.
+func parameters(filters map[string]string, from, to time.Time, page input.Page) string {
 	values := url.Values{}
-	set := func(key, value string) {
+	for key, value := range filters {
 		if value != "" {
 			values.Set(key, value)
 		}
 	}
-	set("job", q.Job)
-	set("trigger", q.Trigger)
-	set("state", string(q.State))
-	set("parent", q.Parent)
-	addPage(values, q.From, q.To, q.Page)
-	return encoded(values)
-}
-
-// addPage adds the parameters of lists that are bounded by times.
-func addPage(values url.Values, from, to time.Time, page input.Page) {
 	for _, pair := range page.Labels.Pairs() {
 		values.Add("label", pair)
 	}
@@ -481,10 +465,6 @@ func addPage(values url.Values, from, to time.Time, page input.Page) {
 	if !to.IsZero() {
 		values.Set("to", to.Format(time.RFC3339Nano))
 	}
-}
-
-// encoded returns values as a query string with its question mark, or "".
-func encoded(values url.Values) string {
 	if len(values) == 0 {
 		return ""
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -132,9 +131,7 @@ func (c *Client) WithdrawAcknowledgement(
 
 func (c *Client) changeStates(ctx context.Context, app, name, verb string, body any) ([]alert.State, error) {
 	is := func(l List[alert.State]) bool { return l.Items != nil }
-	changed, err := send(ctx, c, request[List[alert.State]]{
-		method: http.MethodPost, path: path("apps", app, "alerts", name, verb), body: body, is: is,
-	})
+	changed, err := post(ctx, c, path("apps", app, "alerts", name, verb), body, is)
 	return changed.Items, err
 }
 
@@ -146,29 +143,17 @@ func (c *Client) TestAlert(ctx context.Context, app, name string) (run.Run, erro
 
 // AlertStates lists the states of an app's alerts, by alert, job and condition.
 func (c *Client) AlertStates(ctx context.Context, query alert.StateQuery) (List[alert.State], error) {
-	values := alertValues(query.Alert, query.Job)
+	filters := map[string]string{"alert": query.Alert, "job": query.Job}
 	if query.Firing {
-		values.Set("firing", "true")
+		filters["firing"] = "true"
 	}
-	addPage(values, time.Time{}, time.Time{}, query.Page)
-	return list[alert.State](ctx, c, path("apps", query.App, "alert-states")+encoded(values))
+	return list[alert.State](ctx, c, path("apps", query.App, "alert-states")+parameters(filters, time.Time{}, time.Time{}, query.Page))
 }
 
 // AlertEvents lists transitions of alerts of an app, latest first.
 func (c *Client) AlertEvents(ctx context.Context, query alert.EventQuery) (List[alert.Event], error) {
-	values := alertValues(query.Alert, query.Job)
-	addPage(values, query.From, query.To, query.Page)
-	return list[alert.Event](ctx, c, path("apps", query.App, "alert-events")+encoded(values))
-}
-
-func alertValues(alert, job string) url.Values {
-	values := url.Values{}
-	for key, value := range map[string]string{"alert": alert, "job": job} {
-		if value != "" {
-			values.Set(key, value)
-		}
-	}
-	return values
+	filters := map[string]string{"alert": query.Alert, "job": query.Job}
+	return list[alert.Event](ctx, c, path("apps", query.App, "alert-events")+parameters(filters, query.From, query.To, query.Page))
 }
 
 func isAlert(app, name string) func(alert.Alert) bool {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"net/url"
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 func (c *Client) Strip(ctx context.Context, q view.StripQuery) (view.Strip, error) {
 	query := ""
 	if q.Past != 0 || q.Next != 0 {
-		query = encoded(url.Values{"past": {strconv.Itoa(q.Past)}, "next": {strconv.Itoa(q.Next)}})
+		query = fmt.Sprintf("?next=%d&past=%d", q.Next, q.Past)
 	}
 	return get(ctx, c, path("apps", q.App, "jobs", q.Job, "triggers", q.Trigger, "strip")+query, func(s view.Strip) bool {
 		return s.App == q.App && s.Job == q.Job && s.Trigger == q.Trigger
@@ -30,23 +29,15 @@ func (c *Client) Strip(ctx context.Context, q view.StripQuery) (view.Strip, erro
 
 // Timeline gets past and planned fires of an app's jobs between two times, one page of jobs at a time.
 func (c *Client) Timeline(ctx context.Context, query view.TimelineQuery) (view.Timeline, error) {
-	values := url.Values{}
-	if query.Job != "" {
-		values.Set("job", query.Job)
-	}
-	addPage(values, query.From, query.To, query.Page)
-	return get(ctx, c, path("apps", query.App, "timeline")+encoded(values), func(t view.Timeline) bool { return t.Items != nil })
+	q := dispatcher.RunQuery{Job: query.Job, From: query.From, To: query.To, Page: query.Page}
+	return get(ctx, c, path("apps", query.App, "timeline")+params(q), func(t view.Timeline) bool { return t.Items != nil })
 }
 
 // Statistics gets the outcomes of the runs of each day, of an app or, if it is empty, of all apps
 // that the token may see. Without times, it covers the last 30 days.
 func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time) (view.Statistics, error) {
-	values := url.Values{}
-	if app != "" {
-		values.Set("app", app)
-	}
-	addPage(values, from, to, input.Page{})
-	return get(ctx, c, path("statistics")+encoded(values), func(s view.Statistics) bool { return s.Days != nil })
+	query := parameters(map[string]string{"app": app}, from, to, input.Page{})
+	return get(ctx, c, path("statistics")+query, func(s view.Statistics) bool { return s.Days != nil })
 }
 
 // RequestOfRun gets the request that the job would send for the run now, with secrets masked.
@@ -60,17 +51,11 @@ func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (L
 	if len(query.Apps) > 1 {
 		return List[dispatcher.JobSummary]{}, errors.New("a request asks for the jobs of one app, or of all that the token may see")
 	}
-	values := url.Values{}
-	for key, value := range map[string]string{
+	filters := map[string]string{
 		"app": strings.Join(query.Apps, ""), "state": string(query.State), "name": query.Name, "host": query.Host,
 		"result": string(query.Result),
-	} {
-		if value != "" {
-			values.Set(key, value)
-		}
 	}
-	addPage(values, time.Time{}, time.Time{}, query.Page)
-	return list[dispatcher.JobSummary](ctx, c, path("jobs")+encoded(values))
+	return list[dispatcher.JobSummary](ctx, c, path("jobs")+parameters(filters, time.Time{}, time.Time{}, query.Page))
 }
 
 // Attention gets what needs the attention of a person on call, in one app or in all that the token may see.
@@ -85,10 +70,7 @@ func (c *Client) Upcoming(ctx context.Context, app string) (view.UpcomingFires, 
 
 // ofApp returns the query that selects an app, or "" for all.
 func ofApp(app string) string {
-	if app == "" {
-		return ""
-	}
-	return encoded(url.Values{"app": {app}})
+	return parameters(map[string]string{"app": app}, time.Time{}, time.Time{}, input.Page{})
 }
 
 // Version gets the version of the server and of its time zone data. It needs no token.
@@ -117,12 +99,8 @@ func (c *Client) Backfill(ctx context.Context, app, id string) (repeat.Backfill,
 
 // Backfills lists the backfills of an app, the latest first.
 func (c *Client) Backfills(ctx context.Context, query repeat.BackfillQuery) (List[repeat.Backfill], error) {
-	values := url.Values{}
-	if query.Job != "" {
-		values.Set("job", query.Job)
-	}
-	addPage(values, time.Time{}, time.Time{}, query.Page)
-	return list[repeat.Backfill](ctx, c, path("apps", query.App, "backfills")+encoded(values))
+	q := dispatcher.RunQuery{Job: query.Job, Page: query.Page}
+	return list[repeat.Backfill](ctx, c, path("apps", query.App, "backfills")+params(q))
 }
 
 // ChangeBackfill pauses, resumes or cancels a backfill; ErrConflict if it has ended.
