@@ -119,7 +119,6 @@ func New(o Options) (*Worker, error) {
 	return w, nil
 }
 
-// check returns all problems of o.
 func (o Options) check() (problems []error) {
 	for name, text := range map[string]string{"API": o.API, "URL": o.URL} {
 		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {

@@ -129,7 +129,6 @@ func New(store Store, o Options) *API {
 	return a
 }
 
-// ofGate returns the options of the gate.
 func (o Options) ofGate() gate.Options {
 	return gate.Options{Identities: o.Identities, AccessTokens: o.Executors, ClientCertificates: o.ClientCertificates, Limits: o.Limits,
 		Registerer: o.Registerer, Logger: o.Logger}

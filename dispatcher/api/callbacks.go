@@ -128,7 +128,6 @@ func (a *API) callBack(r *request, said string, problems input.Problems, write f
 		conflict(err, "stop the work; nothing waits for its result")
 }
 
-// newCallbacks returns the metric of callbacks.
 func newCallbacks(metrics prometheus.Registerer) *prometheus.CounterVec {
 	callbacks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_callbacks_total", Help: "Callbacks that this node got, by what they said or that they came too late.",

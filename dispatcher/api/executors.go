@@ -41,7 +41,6 @@ type executorReply struct {
 	Msg *string `json:"msg"`
 }
 
-// forExecutor turns a response into one for executors.
 func forExecutor(res response) response {
 	reply := executorReply{Code: executorSuccess}
 	if document, ok := res.body.(problemDocument); ok {

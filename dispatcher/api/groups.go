@@ -152,7 +152,6 @@ func (a *API) namedEndpoints(r *request, app, name string) ([]target.Endpoint, e
 	return all, nil
 }
 
-// egressOf returns the bounds of egress of an app.
 func (a *API) egressOf(ctx context.Context, name string) (egress target.EgressBounds, err error) {
 	app, err := a.store.App(ctx, name)
 	if err == nil && app.Bounds != nil {

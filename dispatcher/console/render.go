@@ -58,7 +58,6 @@ func loadPages(screens []screen) (map[string]*page, error) {
 // shellPages are the pages that are not screens.
 func shellPages() []string { return []string{"login", "problem", "starting", "outage", "token_secret"} }
 
-// parsePage parses a page.
 func parsePage(name string) (*boundPage, error) {
 	b := &boundPage{}
 	parsed := template.New("layout.html").Option("missingkey=error").Funcs(b.functions())
@@ -290,7 +289,6 @@ func loadAssets() (*assets, error) {
 	return a, nil
 }
 
-// serve serves a file.
 func (a *assets) serve(v *visit) {
 	name := v.PathValue("asset")
 	raw, found := a.files[name]

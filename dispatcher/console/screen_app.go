@@ -104,7 +104,6 @@ func showAppSwitch(v *visit) (content, error) {
 	return v.confirm("app_disable", confirmPage{Facts: v.appFacts(app), Harm: true, Back: v.link("apps", app.Name)}, "app", app.Name), nil
 }
 
-// appFacts are the numbers of an app.
 func (v *visit) appFacts(app access.App) []fact {
 	if app.Usage == nil {
 		return nil

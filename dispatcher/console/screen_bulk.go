@@ -37,7 +37,6 @@ func showBulkAction(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
-// bulkFacts are the conditions of a filter.
 func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 	state := v.Texts.Word("state.", f.State)
 	if f.State != "" && slices.Contains(dispatcher.JobStates, dispatcher.JobState(f.State)) {

@@ -157,7 +157,6 @@ func (p jobPage) Latest() []run.Run {
 	return p.Runs.Value.Items[:min(len(p.Runs.Value.Items), runsOfTable)]
 }
 
-// addDetails adds the other details of the job.
 func (p *jobPage) addDetails(v *visit) {
 	ctx := v.Context()
 	p.Changes = kit.ReadPart(v.client.Audit(ctx, access.AuditQuery{

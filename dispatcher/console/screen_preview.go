@@ -95,7 +95,6 @@ func showPreview(v *visit) (content, error) {
 	return shown, nil
 }
 
-// request returns the request to the API.
 func (p previewPage) request() (view.PreviewRequest, error) {
 	var problems input.Problems
 	asked := view.PreviewRequest{

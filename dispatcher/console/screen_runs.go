@@ -98,7 +98,6 @@ type tryRow struct {
 	Returned string
 }
 
-// showRun shows a run.
 func showRun(v *visit) (content, error) {
 	run, err := v.client.Run(v.Context(), v.PathValue("run"))
 	if err != nil {

@@ -140,7 +140,6 @@ func (p *timelinePage) events(v *visit, axis kit.Span, now time.Time, row view.T
 	return events
 }
 
-// add adds marks to a crowd.
 func (c *crowd) add(more crowd) {
 	c.count += more.count
 	c.marks += more.marks
@@ -235,7 +234,6 @@ func drawnSpan(mark view.TimelineMark, now time.Time) (from, to time.Time) {
 	return from, time.Time{}
 }
 
-// shapeOfMark returns the shape of a mark.
 func shapeOfMark(mark view.TimelineMark) string {
 	switch mark.What {
 	case view.MarkMisfire:

@@ -48,7 +48,6 @@ const (
 	maxQuery = 8 << 10  // bytes
 )
 
-// visit makes a visit of a request.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v := &visit{w: w, console: c, Reader: kit.Reader{Now: time.Now().UTC()}, id: rand.Text()} //nolint:forbidigo // the console's clock
 	v.Request = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
@@ -310,7 +309,6 @@ func isNext(text string) bool {
 	return err == nil && u.Scheme+u.Opaque+u.Host+u.Fragment == "" && u.User == nil && !elsewhere.MatchString(u.Path)
 }
 
-// runHTML returns a link to a run.
 func (v *visit) runHTML(id string) template.HTML {
 	if id == "" {
 		return kit.None

@@ -39,7 +39,6 @@ type usedGroup struct {
 	at   time.Time   // of the latest fire
 }
 
-// note notes a fire to a group.
 func (u *usedGroups) note(call *target.Call, now time.Time) {
 	if call.Group.HealthCheck == nil {
 		return

@@ -198,7 +198,6 @@ func (l *longAttempts) begin(now time.Time) (release func()) {
 	return release
 }
 
-// end notes the end of an attempt.
 func (l *longAttempts) end(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,7 +44,6 @@ const (
 	claimLost = "lost"
 )
 
-// newMetrics registers the metrics of e.
 func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		claims: counters(registry, "carillon_claims_total", "result", []string{claimWon, claimLost},
@@ -171,7 +170,6 @@ type claims struct {
 	fires int
 }
 
-// claimed counts fires.
 func (l *load) claimed(fires int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -236,7 +236,6 @@ func parseICalendar(text string) (days daySet, events int, err *input.Problem) {
 	return days, events, nil
 }
 
-// addHoliday adds the days of one event.
 func (s *daySet) addHoliday(event map[string]string) *input.Problem {
 	const layout = "20060102"
 	from, err := time.Parse(layout, event["DTSTART"])

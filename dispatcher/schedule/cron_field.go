@@ -249,7 +249,6 @@ func (it item) value(text string) (int, *input.Problem) {
 		text, it.name, it.low, it.high, it.names[0], it.names[len(it.names)-1])
 }
 
-// malformed returns a syntax problem of the item.
 func (it item) malformed(advice string) *input.Problem {
 	switch {
 	case advice != "":

@@ -79,7 +79,6 @@ func (f *fields) describeTimes() string {
 	return strings.Join(parts, " of ")
 }
 
-// describeMonthDays describes the days of the month on which the rule fires.
 func (r *dayRule) describeMonthDays() (dom []string) {
 	if days := bitList(r.dom); r.dom != everyDay && r.dom != 0 {
 		dom = append(dom, "day "+runs(days, strconv.Itoa))
@@ -96,7 +95,6 @@ func (r *dayRule) describeMonthDays() (dom []string) {
 	return dom
 }
 
-// describeWeekdays describes the weekdays on which the rule fires.
 func (r *dayRule) describeWeekdays() (dow []string) {
 	weekday := func(w int) string { return time.Weekday(w).String() }
 	if r.dow != everyWeekday && r.dow != 0 {
@@ -113,7 +111,6 @@ func (r *dayRule) describeWeekdays() (dow []string) {
 	return dow
 }
 
-// describe describes the days on which the rule fires.
 func (r *dayRule) describe() string {
 	dom, dow, link := r.describeMonthDays(), r.describeWeekdays(), " and on "
 	if r.either {

@@ -171,7 +171,6 @@ func newTimeZone(loc *time.Location) *timeZone {
 	return z
 }
 
-// at returns the period that an instant lies in.
 func (z *timeZone) at(instant int64) period {
 	if z.loc == time.UTC {
 		return forever

@@ -190,7 +190,6 @@ func codeCharacter(r rune) rune {
 	return -1
 }
 
-// awsErrorKind returns the kind of an error by its code.
 func awsErrorKind(code string, status int) Kind {
 	switch {
 	case status == http.StatusTooManyRequests, slices.Contains([]string{

@@ -145,7 +145,6 @@ func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, sin
 	return of, nil
 }
 
-// explain explains one time.
 func (of *explained) explain(ctx context.Context, at time.Time) (explainer, error) {
 	e := explainer{explained: of, Explanation: Explanation{
 		App: of.query.App, Job: of.query.Job, Trigger: of.query.Trigger, At: at, Steps: []Step{},
@@ -386,7 +385,6 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 	}
 }
 
-// addRun adds the steps of a run.
 func (e *explainer) addRun(run *run.Run) {
 	claimed := func(attempt int) {
 		if run.ClaimedAt != nil && run.Node != nil && attempt == run.Attempt {

@@ -78,7 +78,6 @@ func (w *work) begin(ctx context.Context, name string) (t *turn, wait time.Durat
 	return &turn{app: app, began: clock()}, 0
 }
 
-// of returns the work of an app.
 func (w *work) of(name string) *appWork {
 	w.mu.Lock()
 	defer w.mu.Unlock()

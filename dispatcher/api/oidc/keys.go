@@ -65,7 +65,6 @@ func (s *keySet) find(kid, algorithm string) (*jose.JSONWebKey, bool) {
 	return found, found != nil
 }
 
-// verifies reports whether a key is one for an algorithm.
 func verifies(key *jose.JSONWebKey, algorithm string) bool {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
 		return false

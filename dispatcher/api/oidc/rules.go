@@ -68,7 +68,6 @@ func (r Rules) validate() error {
 	return problems.Err()
 }
 
-// find returns the rule that fits claims.
 func (r Rules) find(claims map[string]any) (Rule, bool) {
 	for _, rule := range r {
 		if rule.fits(claims) {

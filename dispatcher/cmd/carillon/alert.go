@@ -150,7 +150,6 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// windowOf describes a mute window.
 func windowOf(m alert.MuteWindow) string {
 	if m.From != nil && m.To != nil {
 		return input.FormatInstant(*m.From) + " to " + input.FormatInstant(*m.To)
@@ -185,7 +184,6 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 
 const stateTitles = "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
 
-// stateRow is the row of a state of an alert.
 func stateRow(s alert.State) []any {
 	by := "-"
 	if s.Acknowledged != nil {

@@ -93,7 +93,6 @@ func storedSecrets(export access.Export) (all []string) {
 	return all
 }
 
-// disabled disables the app, and exports it.
 func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app access.App) (access.Export, error) {
 	if app.Enabled {
 		if _, err := api.PatchApp(ctx, e.App, false, client.Condition{}); err != nil {

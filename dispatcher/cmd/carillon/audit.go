@@ -32,7 +32,6 @@ type auditCommand struct {
 	Follow bool `short:"f" help:"Go on with entries as they come, also while nodes restart."`
 }
 
-// query returns the query for the flags.
 func (a *auditCommand) query() (access.AuditQuery, error) {
 	query := access.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
 	var problems []error
@@ -287,7 +286,6 @@ func auditLine(e access.AuditEntry) string {
 	return plain(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "  "))
 }
 
-// changedFields returns the names of the fields that a change changed.
 func changedFields(e access.AuditEntry) (names []string) {
 	var before, after map[string]json.RawMessage
 	if e.Before == nil || e.After == nil || json.Unmarshal(e.Before, &before) != nil || json.Unmarshal(e.After, &after) != nil {

@@ -118,7 +118,6 @@ type backfillFlags struct {
 	Backfill string `arg:"" name:"app/backfill" help:"The backfill, such as billing/1k2j9fq3c8g00."`
 }
 
-// get reads the backfill.
 func (f *backfillFlags) get(ctx context.Context) (*client.Client, repeat.Backfill, error) {
 	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
 	if err != nil {

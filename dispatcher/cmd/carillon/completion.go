@@ -38,7 +38,6 @@ func (s *completionCommand) Run(c console, parsed *kong.Context) error {
 // completions are the words that may follow a command.
 type completions struct{ command, words string }
 
-// completionsOf returns the completions of a command and its subcommands.
 func completionsOf(node *kong.Node, command string) []completions {
 	var words []string
 	var below []completions

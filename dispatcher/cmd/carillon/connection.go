@@ -35,7 +35,6 @@ func (a *apiFlags) AfterApply(parsed *kong.Context) error {
 	return nil
 }
 
-// client returns a client of the API of the flags.
 func (a *apiFlags) client(ctx context.Context) (*client.Client, error) {
 	to, err := a.connection(ctx)
 	if err != nil {

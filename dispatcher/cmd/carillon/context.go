@@ -102,7 +102,6 @@ func readInput(c console, file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// changeContexts changes the file of the contexts.
 func changeContexts(change func(*contextFile) error) error {
 	contexts, err := readContexts()
 	if err == nil {
@@ -301,10 +300,8 @@ func (f contextFile) write() error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// names returns the names of the contexts, sorted.
 func (f contextFile) names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }
 
-// get finds a context.
 func (f contextFile) get(name string) (apiContext, error) {
 	found, ok := f.Contexts[name]
 	if ok {

@@ -43,7 +43,6 @@ func fail(c console, err error) int {
 	return exitCode(err)
 }
 
-// exitCode returns the exit code for an error of a command.
 func exitCode(err error) int {
 	var usage *usageError
 	var invalid *node.InvalidError

@@ -83,7 +83,6 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// nameOf describes a DNS name with its members.
 func nameOf(d target.DNSMembers) string {
 	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Hostname, d.Scheme)
 	if d.Port != 0 {

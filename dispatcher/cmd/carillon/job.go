@@ -213,12 +213,10 @@ func (s *jobStateShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).CarriedState, s.show)
 }
 
-// print prints the state of a job.
 func (j *jobFlags) print(c console, state run.CarriedState) error {
 	return printObject(j.outputFlags, c, state, func(l *lines) { j.show(l, state) })
 }
 
-// show adds the lines of the state of a job.
 func (j *jobFlags) show(l *lines, state run.CarriedState) {
 	l.add("job", j.Job)
 	l.add("state", string(state.State))

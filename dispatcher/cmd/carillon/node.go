@@ -48,7 +48,6 @@ type nodeFlags struct {
 	ID string `arg:"" help:"Id of the node, from carillon node list."`
 }
 
-// set puts the node into a state.
 func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeState) error {
 	id, err := run.ParseNodeID(n.ID)
 	if err != nil {

@@ -99,7 +99,6 @@ func newTable(titles string) *table {
 	return t
 }
 
-// add adds a row.
 func (t *table) add(cells ...any) { t.rows = append(t.rows, cells) }
 
 // show prints the rows; each column is as wide as its widest cell.
@@ -160,7 +159,6 @@ func printJSON(w io.Writer, value any) error {
 	return err
 }
 
-// printJSONLine prints a value as one line of JSON.
 func printJSONLine(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -198,7 +196,6 @@ func hasColours(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && cmp.Or(os.Getenv("TERM"), "dumb") != "dumb"
 }
 
-// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

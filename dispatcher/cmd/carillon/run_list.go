@@ -23,7 +23,6 @@ type ledgerFlags struct {
 	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
 
-// query returns the query for the flags.
 func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	var problems []error
 	if l.Job != "" && l.App == "" || l.Trigger != "" && l.Job == "" {
@@ -160,7 +159,6 @@ func (r *runListCommand) apps(ctx context.Context, api *client.Client) ([]string
 // runTitles are the titles of runCells.
 const runTitles = "RUN\tJOB\tSCHEDULED AT\tSTATE\tATTEMPT\tENDED AT\tERROR"
 
-// runCells is a run in a line.
 func runCells(run run.Run) []any {
 	job := run.App + "/" + run.Job
 	if run.Trigger != "" {

@@ -150,7 +150,6 @@ func (f flushFirst) Read(p []byte) (int, error) {
 	return f.Reader.Read(p)
 }
 
-// runQuery returns the result of one query.
 func runQuery(cache *schedule.Cache, line string) string {
 	spec, from, n, err := parseQuery(strings.Split(line, "\t"))
 	var parsed *schedule.Schedule

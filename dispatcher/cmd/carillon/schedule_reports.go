@@ -139,7 +139,6 @@ func triggersOfStore(ctx context.Context, s *store.Store) ([]namedSpec, error) {
 	return sortedByName(found), nil
 }
 
-// addTriggers adds the triggers of the jobs of an app.
 func addTriggers(found []namedSpec, jobs []dispatcher.Job, all []dispatcher.Calendar) (_ []namedSpec, err error) {
 	calendars := dispatcher.CompileCalendars(all)
 	for _, job := range jobs {

@@ -259,7 +259,6 @@ func (t *tokenCreateCommand) inDatabase() (bool, error) {
 	return named || t.Database != "" && t.Endpoint == "" && t.Token == "" && t.Context == "", nil
 }
 
-// create creates the token.
 func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) (access.IssuedToken, error) {
 	inDatabase, err := t.inDatabase()
 	if err != nil {
@@ -286,7 +285,6 @@ func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) 
 	return createToken(ctx, s, token)
 }
 
-// createToken stores a new token.
 func createToken(ctx context.Context, s *store.Store, token access.APIToken) (access.IssuedToken, error) {
 	secret, hash := access.NewToken()
 	token.ID, token.Hash = access.NewTokenID(), hash

@@ -78,7 +78,6 @@ type zonesFlags struct {
 	outputFlags
 }
 
-// print prints a status.
 func (z *zonesFlags) print(c console, status dispatcher.ZoneStatus) error {
 	return printObject(z.outputFlags, c, status, func(l *lines) {
 		if status.Release == "" {

@@ -156,7 +156,6 @@ func ShapeOfRun(state run.State) string {
 	return ShapeLive
 }
 
-// shapeOfCell returns the shape of a cell of a strip.
 func shapeOfCell(cell view.StripCell) string {
 	switch cell.What {
 	case view.CellRun:

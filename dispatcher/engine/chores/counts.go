@@ -198,7 +198,6 @@ type metrics struct {
 	rollbacks   prometheus.Gauge
 }
 
-// newMetrics registers the metrics of c.
 func newMetrics(c *Chores, registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		leftSlots: prometheus.NewCounter(prometheus.CounterOpts{

@@ -237,7 +237,6 @@ func (c *Chores) loseBegun(ctx context.Context, runs []run.HeldRun) error {
 	return err
 }
 
-// releaseLeft releases slots.
 func (c *Chores) releaseLeft(ctx context.Context, runs []run.HeldRun) error {
 	if len(runs) == 0 {
 		return nil

@@ -234,7 +234,6 @@ func (j *jobCache) boundsOf(run Held, d *preparedJob) (*target.Bounds, error) {
 // OutsideError explains how a job exceeds the bounds of its app.
 type OutsideError struct{ problems input.Problems }
 
-// outsideOf returns an OutsideError, or nil.
 func outsideOf(bounds target.Bounds, job dispatcher.Job) error {
 	var problems input.Problems
 	if problems.AddError("", bounds.CheckTarget(job.App, job.Target)); problems == nil {
@@ -405,7 +404,6 @@ func (g *groupCache) Change(app, name string) {
 	}
 }
 
-// dropIf drops the groups of the apps that match.
 func (g *groupCache) dropIf(match func(app string) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -258,7 +258,6 @@ func (l *labelSets) due(now time.Time) bool {
 	return true
 }
 
-// set notes the sets, and reports whether they changed.
 func (l *labelSets) set(all []input.Labels) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -88,7 +88,6 @@ func newShares(o Options) *shares {
 	return s
 }
 
-// of returns the share of a queue's job.
 func (s *shares) of(in QueueKey) *share { return s.find(path{ofJob, in.App, in.Host, in.Job}) }
 
 // find returns a share, and makes it if it is missing.

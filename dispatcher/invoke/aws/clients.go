@@ -120,7 +120,6 @@ func refused(outer, bounded context.Context, err error, timeout input.Duration) 
 	return outcome
 }
 
-// apiErrorClass returns the class of an error of the API from its code and status.
 func apiErrorClass(code string, status int) run.Class {
 	switch {
 	case status == http.StatusTooManyRequests, slices.Contains([]string{

@@ -247,7 +247,6 @@ func limitConnect(bounded context.Context, watch *attempt.Stopwatch, cancel cont
 	})
 }
 
-// destination returns the destination of requests to a path of an endpoint.
 func (a *groupAttempt) destination(endpoint *target.Endpoint, path string) web.Destination {
 	group := a.call.Group
 	return web.Destination{

@@ -192,7 +192,6 @@ func (g *Groups) judge(group *target.EndpointGroup, egress target.EgressBounds) 
 	return judge{g.hooks, newScopes(&target.GroupVersion{EndpointGroup: *group}, egress)}
 }
 
-// address judges an endpoint at an address.
 func (j judge) address(e target.Endpoint, addr netip.Addr, port uint16) namedEndpoint {
 	err := j.hooks.CheckKnown(j.scopes.of(&e), addr.String(), port, []netip.Addr{addr})
 	return refusedFor(e, err, "")

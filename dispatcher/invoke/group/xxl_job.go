@@ -74,7 +74,6 @@ func (r *executorReply) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// replyOf reads the reply in a response.
 func replyOf(got web.Response) (executorReply, error) {
 	var reply executorReply
 	switch err := json.Unmarshal(got.Body, &reply); {
@@ -88,7 +87,6 @@ func replyOf(got web.Response) (executorReply, error) {
 	return reply, nil
 }
 
-// asExecutor turns a request into one to an executor.
 func (a *groupAttempt) asExecutor(ctx context.Context, r *web.Request) error {
 	token := a.call.Group.AccessToken
 	if token == nil {

@@ -59,7 +59,6 @@ func newClientPool(guard *guard, connsPerHost, most int) *clientPool {
 	return p
 }
 
-// closeIdle closes the connections that are idle.
 func (p *clientPool) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -145,7 +145,6 @@ func (h *Webhooks) Attempt(
 	return outcome
 }
 
-// responded returns the outcome of a whole response.
 func (h *Webhooks) responded(ctx, bounded context.Context, r Request, w *target.Webhook, got Response) run.Outcome {
 	outcome := h.judge(ctx, bounded, r, w, got)
 	if outcome.State == run.Succeeded && r.Judge != nil {

@@ -126,7 +126,6 @@ func Partitions(ctx context.Context, q Querier) ([]Partition, error) {
 	return all, nil
 }
 
-// makeDays makes the missing partitions.
 func makeDays(ctx context.Context, try tryChange, there []Partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
 		for _, table := range datedTables {

@@ -111,7 +111,6 @@ func runs(statement string) func(context.Context, *pgx.Conn) (bool, error) {
 	}
 }
 
-// tellsIdentity reads the identity.
 func tellsIdentity(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	identity, err := identityOf(ctx, conn)
 	return identity != "", err

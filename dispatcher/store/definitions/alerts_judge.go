@@ -132,7 +132,6 @@ func (j *Judgement) readAlerts(ctx context.Context) error {
 	return nil
 }
 
-// alertsOf reads the alerts of an app.
 func (j *Judgement) alertsOf(ctx context.Context, appID int64, app string) ([]*storedAlert, error) {
 	// $1 app
 	const list = `SELECT ` + AlertColumns + `, a.id, a.job_id, COALESCE(d.revision, 0) FROM alerts AS a LEFT JOIN jobs AS d ON d.id = a.job_id

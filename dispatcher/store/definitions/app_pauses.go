@@ -149,7 +149,6 @@ func endPause(ctx context.Context, t *dispatch.Tx, pause dispatcher.AppPause) er
 	})
 }
 
-// endPauses ends the pauses of a deleted app.
 func endPauses(ctx context.Context, t *dispatch.Tx, app string) error {
 	pauses, err := heldPauses(ctx, t, app)
 	for _, pause := range pauses {

@@ -202,7 +202,6 @@ func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access
 	return b, err
 }
 
-// writePutApp writes the decided change of an app, and returns it as stored.
 func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBefore, app access.App, c access.AppChange) (
 	stored access.App, err error) {
 	encoded, err := json.Marshal(c.Bounds)

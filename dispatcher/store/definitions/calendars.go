@@ -225,7 +225,6 @@ func (s *Store) CalendarPut(calendar dispatcher.Calendar, by input.Change) Redef
 	}
 }
 
-// writeCalendar writes the row of a calendar with this definition, and returns it.
 func writeCalendar(ctx context.Context, t *dispatch.Tx, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
 	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
@@ -371,7 +370,6 @@ func dropped(old, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(old), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// triggersOfCalendar returns the triggers that name a calendar.
 func triggersOfCalendar(ctx context.Context, q db.Querier, app, name string) (users dispatcher.Users, err error) {
 	// $1 app, $2 calendar
 	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id

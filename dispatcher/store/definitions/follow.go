@@ -154,7 +154,6 @@ func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.Foll
 	return nil
 }
 
-// idsOfJobs returns the ids of the jobs with these names in an app.
 func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names []string) (map[string]int64, error) {
 	if len(names) == 0 {
 		return nil, nil

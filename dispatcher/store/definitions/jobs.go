@@ -99,7 +99,6 @@ func ScanJob(row db.Scanner) (JobRow, error) {
 	return j, nil
 }
 
-// rowOf returns the row of a job.
 func rowOf(job dispatcher.Job) (j JobRow, err error) {
 	j = JobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: db.SortedKeys(job.Triggers)}}
 	j.payload = string(job.Payload)

@@ -113,7 +113,6 @@ func loadAdmission(ctx context.Context, q db.Querier, job dispatcher.Job, b *dis
 	return err
 }
 
-// writePut writes the decided PUT of a job, and returns the job as stored.
 func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, declared dispatcher.Job, c dispatcher.JobChange) (
 	stored dispatcher.Job, err error) {
 	if err := countJobs(ctx, t, declared.App, c.Jobs, c.Triggers); err != nil {
@@ -206,7 +205,6 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 	return retireTriggers(ctx, t, job, removed)
 }
 
-// addWarnings adds warnings to jobs of one app.
 func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
@@ -241,7 +239,6 @@ func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []d
 	return s.addWarnings(ctx, q, app, jobs)
 }
 
-// addPauses adds to jobs of one app the pauses that hold them.
 func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
 	var pauses []dispatcher.AppPause
 	for i := range jobs {

@@ -136,7 +136,6 @@ func writeJobSecrets(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, j
 	return writeSecrets(ctx, t, before, ownerJob(job), sealed)
 }
 
-// removeSecrets removes all secrets of an owner.
 func removeSecrets(ctx context.Context, t *dispatch.Tx, owner int64) error {
 	// $1 owner
 	return t.Exec(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)

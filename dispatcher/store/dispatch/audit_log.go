@@ -38,7 +38,6 @@ func (t *Tx) AuditChange(ctx context.Context, c AuditEntry) error {
 // drawAuditID draws the id of the first entry of a node. Later ids count up from it, so entries stay in order.
 func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
-// insertAuditEntry writes the entry of a change.
 func insertAuditEntry(ctx context.Context, do execute, id int64, by input.Change, c AuditEntry) error {
 	e := access.AuditEntry{
 		At: by.Now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,

@@ -57,7 +57,6 @@ func recordsOf(f db.Flavor, before func(condition string) []string) recordStatem
 	}
 }
 
-// recordBy returns the statements for some records.
 func (s *Store) recordBy(records []dispatcher.Record) *recordStatements {
 	if slices.ContainsFunc(records, func(r dispatcher.Record) bool { return r.Followed }) {
 		return s.Hot.Record.Followed
@@ -336,7 +335,6 @@ func (s *Store) recordResponses(ctx context.Context, records []dispatcher.Record
 	return nil
 }
 
-// insertResponses stores the responses of some records.
 func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
 	var k db.Keys
 	var responses []string

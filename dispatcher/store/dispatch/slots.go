@@ -95,7 +95,6 @@ type slotStatements struct {
 // slotEnds end runs that wait for a slot. $1 now, from $2 on: db.EndColumns
 type slotEnds struct{ Cancel, Skip, Complete db.Statement }
 
-// slotStatementsOf returns the statements of slots in a flavor.
 func slotStatementsOf(f db.Flavor) slotStatements {
 	jobs, slots, keys := f.Rows(0, 1, "", db.IDColumns...), f.Rows(0, 1, "", db.SlotColumns...), f.Rows(0, 1, "", db.KeyColumns...)
 	ends := f.Rows(1, 2, "", db.EndColumns...)

@@ -165,7 +165,6 @@ func whySkipped(by dispatcher.JobPolicies, all []dispatcher.Contender, verdicts 
 	return why
 }
 
-// writeDecisions writes the decisions.
 func (s *Store) writeDecisions(ctx context.Context, t *Tx, c arbitration) error {
 	slots, now := t.Hot.Slots, t.At.UnixMilli()
 	if len(c.cancel)+len(c.skip) > 0 && t.By.Now.IsZero() {
@@ -223,7 +222,6 @@ func Take(ctx context.Context, t *Tx, hot db.Statement, args ...any) error {
 	return nil
 }
 
-// runsOf returns the runs of contenders.
 func runsOf(contenders []*Contender) []run.HeldRun {
 	all := make([]run.HeldRun, len(contenders))
 	for i, r := range contenders {
@@ -244,7 +242,6 @@ func EndingArgs(f db.Flavor, now int64, all []Ending) []any {
 	return append([]any{now}, f.Batch(k.At, k.Trigger, k.Kind, k.Token, k.Attempt, why)...)
 }
 
-// slotArgs returns the batch of slots.
 func slotArgs(f db.Flavor, all []*Contender) []any {
 	var k db.Keys
 	var node, job []int64
@@ -316,7 +313,6 @@ func (r *reading) read(ctx context.Context, jobs map[int64]lockedJob, q question
 	return err
 }
 
-// runs adds live runs.
 func (r *reading) runs(ctx context.Context, query string, add func(*Contender) *Contender, args ...any) error {
 	return db.EachRow(ctx, r.t, func(row db.Scanner) error {
 		c := &Contender{Contender: dispatcher.Contender{Live: true}}

@@ -234,7 +234,6 @@ const (
 	SkipChain        SkipReason = "chain"         // it would exceed the bounds of its chain of followers
 )
 
-// reasonOfSkip returns the reason of a skipped run.
 func reasonOfSkip(policy run.ConcurrencyPolicy, endpoint string) SkipReason {
 	switch {
 	case endpoint != "":

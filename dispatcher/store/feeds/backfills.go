@@ -246,7 +246,6 @@ const (
 	inHistory
 )
 
-// keyOfInstant returns the key of the backfill run of an instant.
 func keyOfInstant(one repeat.BackfillInstant) run.Key {
 	return run.Key{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: run.KindBackfill}
 }

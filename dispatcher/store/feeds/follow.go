@@ -108,7 +108,6 @@ func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd)
 	return done, nil
 }
 
-// removePending removes locked pending ends.
 func removePending(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) error {
 	var ended, trigger, at []int64
 	var kind []int32

@@ -21,7 +21,6 @@ func deadConditions(query repeat.DeadLetterQuery) (db.Conditions, error) {
 	return w, err
 }
 
-// addOutcome adds the conditions of a query on the outcome of runs.
 func addOutcome(w *db.Conditions, query repeat.DeadLetterQuery) {
 	if query.State != "" {
 		w.Add("r.state = %s", string(query.State))

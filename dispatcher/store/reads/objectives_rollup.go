@@ -229,7 +229,6 @@ func scanEndedFire(row db.Scanner) (f endedFire, err error) {
 	return f, err
 }
 
-// at returns the counts of the bucket of an instant.
 func (s *objectiveStep) at(instant int64) *dispatcher.ObjectiveCounts {
 	bucket := instant - instant%objectiveBucket
 	if s.counts[bucket] == nil {
@@ -238,7 +237,6 @@ func (s *objectiveStep) at(instant int64) *dispatcher.ObjectiveCounts {
 	return s.counts[bucket]
 }
 
-// add counts a fire.
 func (s *objectiveStep) add(fire endedFire) {
 	switch {
 	case fire.started != nil && *fire.started-fire.scheduled <= s.within:

@@ -111,7 +111,6 @@ type refusedRun struct {
 	view.CredentialFailure
 }
 
-// refused returns a failure as a refusedRun.
 func (f failure) refused() refusedRun {
 	return refusedRun{f.job, view.CredentialFailure{Reason: view.CredentialReasonOf(f.class, f.httpStatus), Run: f.key.String(),
 		Class: f.class, HTTPStatus: f.httpStatus, Error: f.error, At: f.endedAt}}

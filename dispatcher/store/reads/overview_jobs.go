@@ -277,7 +277,6 @@ func readLatest(text string) (r dispatcher.RunSummary, err error) {
 	return r, nil
 }
 
-// addLatestRuns adds to jobs their latest runs.
 func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int64) error {
 	if len(jobs) == 0 {
 		return nil

@@ -124,7 +124,6 @@ func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of db.C
 	return found, err
 }
 
-// deadKeys returns the conditions of a query on the keys of dead letters.
 func deadKeys(query dispatcher.RunQuery) (db.Conditions, error) {
 	keys, err := RunConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
 	// With a lower bound, even the lowest possible, SQLite uses the index in the order of the page.

@@ -214,7 +214,6 @@ func (s *Store) addPlanned(ctx context.Context, jobs map[int64]*timelineJob, ids
 	return nil
 }
 
-// planned returns the marks of the fires of one trigger.
 func planned(p view.Planned, job dispatcher.Job, t dispatch.TriggerRow, calendars dispatcher.Calendars) ([]view.TimelineMark, error) {
 	job.Triggers = map[string]dispatcher.Trigger{t.Name: t.Trigger}
 	s, err := t.Parse(job.Identity(t.Name), t.AnchorAt, calendars)

@@ -180,7 +180,6 @@ const (
 	appOfEntry = `coalesce((SELECT o.id FROM apps AS o WHERE o.name = a.app), 0)`
 )
 
-// columns are the columns of the key.
 func (e expiring) columns() []string { return strings.Split(e.key, ", ") }
 
 // item names a row among those that are set aside.

@@ -171,7 +171,6 @@ func (t *Purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, si
 	return len(ids), t.removeClocks(ctx, tx, ids)
 }
 
-// removeClocks removes the clocks of removed triggers.
 func (t *Purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) error {
 	if len(triggers) == 0 {
 		return nil

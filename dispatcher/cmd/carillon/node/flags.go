@@ -204,7 +204,6 @@ func (f memberFlags) check() error {
 	return errors.Join(problems.Err(), checkNodeName(f.NodeName))
 }
 
-// name returns the name of the node.
 func (f memberFlags) name() string {
 	if f.NodeName != "" {
 		return f.NodeName

@@ -169,7 +169,6 @@ func (f vaultFlags) vault() (*secretmanager.Vault, error) {
 	}), nil
 }
 
-// managers returns the readers of secrets in secret managers.
 func (s Flags) managers() (secret.Managers, error) {
 	vault, err := s.vault()
 	return secret.Managers{

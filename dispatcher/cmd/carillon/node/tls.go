@@ -36,7 +36,6 @@ type loadedTLS struct {
 	expires, authorities time.Time
 }
 
-// read returns the contents of the files.
 func (f tlsFiles) read() (contents [3][]byte, err error) {
 	for i, file := range [...]struct{ flag, path string }{{"--tls-cert", f.cert}, {"--tls-key", f.key}, {"--client-ca", f.clientCA}} {
 		if file.path == "" {
@@ -82,7 +81,6 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 
 func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
-// load reads the files.
 func (f tlsFiles) load() (*loadedTLS, [3][]byte, error) {
 	contents, err := f.read()
 	if err != nil {
@@ -260,7 +258,6 @@ func (s *servedTLS) warnings(now time.Time) (all []string) {
 	return all
 }
 
-// register adds the metrics.
 func (s *servedTLS) register(metrics prometheus.Registerer) {
 	metrics.MustRegister(oneIf(s.plaintext, "carillon_api_plaintext",
 		"Whether the API is served as plain HTTP at an address that is not a loopback address: 1 or 0."))
