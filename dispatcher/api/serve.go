@@ -228,7 +228,6 @@ type buffer struct {
 	body   bytes.Buffer
 }
 
-// Header returns the headers.
 func (b *buffer) Header() http.Header { return b.header }
 
 // WriteHeader keeps the status.

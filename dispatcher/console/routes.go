@@ -38,7 +38,6 @@ type action struct {
 	do   func(*visit) (done, error)
 }
 
-// content is the content of a screen.
 type content struct {
 	// Title is that of the page; empty: the text NAME.title.
 	Title string

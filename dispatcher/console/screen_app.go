@@ -83,7 +83,6 @@ func (v *visit) page() input.Page {
 	return input.Page{Limit: pageLength, Cursor: v.query("cursor")}
 }
 
-// listPage is a page of a list.
 type listPage[T any] struct {
 	client.List[T]
 	App    string            // empty: the list is of all apps

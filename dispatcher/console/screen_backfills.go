@@ -13,7 +13,6 @@ func showBackfills(v *visit) (content, error) {
 	return v.filtered(content{Data: listOf(v, list, f.All("job")), Refresh: true}, err)
 }
 
-// backfillPage is one backfill with its progress.
 type backfillPage struct {
 	repeat.Backfill
 	Bar kit.Progress

@@ -20,7 +20,6 @@ func showBulkActions(v *visit) (content, error) {
 	return content{Data: listOf(v, list, nil), Refresh: true}, err
 }
 
-// bulkActionPage is one bulk action with its progress.
 type bulkActionPage struct {
 	repeat.BulkAction
 	Bar    kit.Progress

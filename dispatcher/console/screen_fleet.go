@@ -18,14 +18,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// nodesPage is the list of the nodes.
 type nodesPage struct {
 	Nodes []nodeRow
 	// Fires is how many all nodes claimed in the latest minute.
 	Fires int
 }
 
-// nodeRow is a node, and its problems.
 type nodeRow struct {
 	dispatcher.Node
 	PerSecond         float64
@@ -240,7 +238,6 @@ func showTokens(v *visit) (content, error) {
 	return content{Data: page}, err
 }
 
-// newTokenPage asks for a token.
 type newTokenPage struct{ Scopes []scopeChoice }
 
 type scopeChoice struct {

@@ -47,7 +47,6 @@ type jobDetails struct {
 	Budget     *kit.Part[dispatcher.ObjectiveStatus]   // nil: it has no objective
 }
 
-// triggerRow is a trigger of the job.
 type triggerRow struct {
 	Name string
 	dispatcher.Trigger

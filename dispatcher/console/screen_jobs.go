@@ -10,7 +10,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// jobsPage is a page of the list of jobs.
 type jobsPage struct {
 	// Refused means that the filter is invalid, so nothing is listed.
 	Refused bool

@@ -15,7 +15,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// runsPage is a page of the runs of an app.
 type runsPage struct {
 	runTable
 	App, Job, Trigger, State, From, To string

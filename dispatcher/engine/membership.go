@@ -172,7 +172,6 @@ func (e *Engine) handBack(ctx context.Context, runs []run.HeldRun) {
 // never end, because the old node goes on to claim its share of them. So while new nodes come, old ones leave them long
 // attempts: see yielding.
 
-// longAttempts are the long attempts of this node.
 type longAttempts struct {
 	protection Protector // nil: no protection
 

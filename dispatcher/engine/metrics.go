@@ -22,7 +22,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// metrics are the metrics of a node.
 type metrics struct {
 	load     load                   // for heartbeats
 	usage    usage                  // of the pool

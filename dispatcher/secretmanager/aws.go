@@ -47,7 +47,6 @@ type awsService struct {
 	target   string // begins the names of its operations
 }
 
-// awsRequest is one request to a service.
 type awsRequest struct {
 	service   awsService
 	operation string

@@ -134,7 +134,6 @@ func (of *explained) cells(ctx context.Context, s stretch) ([]view.StripCell, er
 	return []view.StripCell{first, last}, nil
 }
 
-// cellKinds are the kinds of cell by verdict.
 var cellKinds = map[Verdict]view.CellKind{
 	VerdictRun: view.CellRun, VerdictMisfire: view.CellMisfire, VerdictOpen: view.CellWaiting,
 	VerdictPlanned: view.CellPlanned, VerdictNone: view.CellNone, VerdictMissing: view.CellMissing,

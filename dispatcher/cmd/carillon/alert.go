@@ -25,10 +25,8 @@ type alertCommand struct {
 	Test          alertTestCommand          `cmd:"" help:"Send a test notification." example:"carillon alert test billing/on-call --wait"`
 }
 
-// alertListCommand lists alerts.
 type alertListCommand struct{ appListFlags }
 
-// Run prints the alerts.
 func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
 	return listBy((*client.Client).Alerts).show(ctx, c, l.appListFlags, titles, func(a alert.Alert) []any {
@@ -101,7 +99,6 @@ func mutedUntil(m *alert.Mute) any {
 	return m.Until
 }
 
-// alertFlags name an alert.
 type alertFlags struct {
 	apiFlags
 	outputFlags
@@ -122,10 +119,8 @@ func (a *alertFlags) print(c console, alert alert.Alert, said string) error {
 	return err
 }
 
-// alertShowCommand shows an alert.
 type alertShowCommand struct{ alertFlags }
 
-// Run prints the alert.
 func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Alert, func(l *lines, a alert.Alert) {
 		l.add("alert", a.App+"/"+a.Name)
@@ -315,13 +310,11 @@ func (a *alertUnacknowledgeCommand) Run(ctx context.Context, c console) error {
 	return printList(a.outputFlags, c, states, stateTitles, stateRow)
 }
 
-// alertMuteCommand mutes an alert.
 type alertMuteCommand struct {
 	alertFlags
 	untilFlags
 }
 
-// Run mutes it.
 func (m *alertMuteCommand) Run(ctx context.Context, c console) error {
 	until, err := m.end(time.Now())
 	if err != nil {
@@ -365,7 +358,6 @@ func (u *alertUnmuteCommand) Run(ctx context.Context, c console) error {
 	return u.print(c, alert, "notifies again, also of what began meanwhile and still holds")
 }
 
-// alertTestCommand tests an alert.
 type alertTestCommand struct {
 	alertFlags
 	waitFlags

@@ -33,7 +33,6 @@ type appCommand struct {
 	Import appImportCommand `cmd:"" help:"Create an app from what export printed." example:"carillon app import --disabled"`
 }
 
-// appExportCommand prints an app.
 type appExportCommand struct {
 	apiFlags
 	App     string         `arg:"" help:"Name of the app."`

@@ -17,7 +17,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// appShowCommand shows an app with its bounds.
 type appShowCommand struct {
 	apiFlags
 	outputFlags
@@ -227,14 +226,12 @@ func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
 	return bounds, nil
 }
 
-// appSuspendCommand suspends an app.
 type appSuspendCommand struct {
 	apiFlags
 	App    string `arg:"" help:"Name of the app."`
 	Reason string `required:"" help:"Why; the app's owner sees it."`
 }
 
-// Run suspends the app.
 func (s *appSuspendCommand) Run(ctx context.Context, c console) error {
 	return s.suspend(ctx, c, s.App, true, s.Reason)
 }

@@ -21,7 +21,6 @@ type backfillCommand struct {
 	Cancel backfillCancelCommand `cmd:"" help:"End a backfill: its runs that wait are cancelled, those in flight end by themselves." example:"carillon backfill cancel billing/1k2j9fq3c8g00"`
 }
 
-// backfillStartCommand starts a backfill.
 type backfillStartCommand struct {
 	jobFlags
 	payloadFlags
@@ -79,7 +78,6 @@ func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 	return printBackfill(c, s.outputFlags, begun)
 }
 
-// backfillListCommand lists backfills.
 type backfillListCommand struct {
 	apiFlags
 	outputFlags
@@ -87,7 +85,6 @@ type backfillListCommand struct {
 	Job string `help:"Only those of this job."`
 }
 
-// Run prints the backfills.
 func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 	api, err := l.client(ctx)
 	if err != nil {
@@ -111,7 +108,6 @@ func doneOf(b repeat.Backfill) string {
 	return fmt.Sprintf("%d of %d", b.Queued+b.Skipped-b.Running, b.Total)
 }
 
-// backfillFlags name a backfill.
 type backfillFlags struct {
 	apiFlags
 	outputFlags
@@ -140,10 +136,8 @@ func (f *backfillFlags) change(ctx context.Context, c console, action repeat.Bac
 	return printBackfill(c, f.outputFlags, changed)
 }
 
-// backfillShowCommand shows a backfill.
 type backfillShowCommand struct{ backfillFlags }
 
-// Run prints the backfill.
 func (s *backfillShowCommand) Run(ctx context.Context, c console) error {
 	_, found, err := s.get(ctx)
 	if err != nil {
@@ -209,26 +203,20 @@ func watchBackfill(ctx context.Context, c console, api *client.Client, o outputF
 	return err
 }
 
-// backfillPauseCommand pauses a backfill.
 type backfillPauseCommand struct{ backfillFlags }
 
-// Run pauses it.
 func (p *backfillPauseCommand) Run(ctx context.Context, c console) error {
 	return p.change(ctx, c, repeat.PauseBackfill)
 }
 
-// backfillResumeCommand resumes a backfill.
 type backfillResumeCommand struct{ backfillFlags }
 
-// Run resumes it.
 func (r *backfillResumeCommand) Run(ctx context.Context, c console) error {
 	return r.change(ctx, c, repeat.ResumeBackfill)
 }
 
-// backfillCancelCommand cancels a backfill.
 type backfillCancelCommand struct{ backfillFlags }
 
-// Run cancels it.
 func (r *backfillCancelCommand) Run(ctx context.Context, c console) error {
 	return r.change(ctx, c, repeat.CancelBackfill)
 }

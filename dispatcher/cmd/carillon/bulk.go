@@ -43,7 +43,6 @@ func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
 		Job: f.Job, Class: run.Class(f.Class), From: from, To: to}, nil
 }
 
-// bulkStartCommand starts a bulk action.
 type bulkStartCommand struct {
 	apiFlags
 	outputFlags
@@ -100,7 +99,6 @@ func countedOf(count repeat.BulkCount) string {
 	return fmt.Sprint(count.Total)
 }
 
-// bulkListCommand lists bulk actions.
 type bulkListCommand struct {
 	apiFlags
 	outputFlags
@@ -144,10 +142,8 @@ func (f *bulkFlags) read(
 	return api, found, err
 }
 
-// bulkShowCommand shows a bulk action.
 type bulkShowCommand struct{ bulkFlags }
 
-// Run prints it.
 func (s *bulkShowCommand) Run(ctx context.Context, c console) error {
 	_, found, err := s.read(ctx, (*client.Client).BulkAction)
 	if err != nil {
@@ -156,10 +152,8 @@ func (s *bulkShowCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, found, func(l *lines) { showBulk(l, found) })
 }
 
-// bulkCancelCommand cancels a bulk action.
 type bulkCancelCommand struct{ bulkFlags }
 
-// Run cancels it.
 func (s *bulkCancelCommand) Run(ctx context.Context, c console) error {
 	_, changed, err := s.read(ctx, (*client.Client).CancelBulkAction)
 	if err != nil {

@@ -18,16 +18,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// calendarCommand shows calendars.
 type calendarCommand struct {
 	List calendarListCommand `cmd:"" help:"List the calendars of an app." example:"carillon calendar list billing"`
 	Show calendarShowCommand `cmd:"" help:"Show a calendar with its rules." example:"carillon calendar show billing/holidays"`
 }
 
-// calendarListCommand lists calendars.
 type calendarListCommand struct{ appListFlags }
 
-// Run prints the calendars.
 func (l *calendarListCommand) Run(ctx context.Context, c console) error {
 	titles := "CALENDAR\tRULES\tBASES\tZONE\tREVISION\tUPDATED AT"
 	return listBy((*client.Client).Calendars).show(ctx, c, l.appListFlags, titles, func(one dispatcher.Calendar) []any {
@@ -35,7 +32,6 @@ func (l *calendarListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// calendarShowCommand shows a calendar.
 type calendarShowCommand struct {
 	apiFlags
 	outputFlags
@@ -46,7 +42,6 @@ func (s *calendarShowCommand) open(ctx context.Context) (api *client.Client, app
 	return s.named(ctx, s.Calendar, "APP/CALENDAR")
 }
 
-// Run prints the calendar.
 func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Calendar, func(l *lines, calendar dispatcher.Calendar) {
 		l.add("calendar", calendar.App+"/"+calendar.Name)

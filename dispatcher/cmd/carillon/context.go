@@ -147,7 +147,6 @@ func (f contextFile) shown(name string) shownContext {
 		CACert: found.CACert, ClientCert: found.ClientCert, ClientKey: found.ClientKey}
 }
 
-// contextListCommand lists contexts.
 type contextListCommand struct{ outputFlags }
 
 // Run lists the contexts; a star marks the current one.
@@ -165,13 +164,11 @@ func (l *contextListCommand) Run(c console) error {
 	})
 }
 
-// contextShowCommand shows a context.
 type contextShowCommand struct {
 	outputFlags
 	Name string `arg:"" optional:"" help:"Name of the context. Default: the current one."`
 }
 
-// Run shows the context.
 func (s *contextShowCommand) Run(c console) error {
 	contexts, err := readContexts()
 	if err == nil {
@@ -193,12 +190,10 @@ func (s *contextShowCommand) Run(c console) error {
 	})
 }
 
-// contextDeleteCommand deletes a context.
 type contextDeleteCommand struct {
 	Name string `arg:"" help:"Name of the context."`
 }
 
-// Run deletes it.
 func (d *contextDeleteCommand) Run() error {
 	return changeContexts(func(contexts *contextFile) error {
 		_, err := contexts.get(d.Name)

@@ -46,7 +46,6 @@ func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	}, nil
 }
 
-// deadLetterListCommand lists dead letters.
 type deadLetterListCommand struct {
 	apiFlags
 	outputFlags

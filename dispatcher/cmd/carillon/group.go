@@ -20,10 +20,8 @@ type groupCommand struct {
 	Delete groupDeleteCommand `cmd:"" help:"Delete an endpoint group that no job uses." example:"carillon group delete billing/workers"`
 }
 
-// groupListCommand lists groups.
 type groupListCommand struct{ appListFlags }
 
-// Run prints the groups.
 func (l *groupListCommand) Run(ctx context.Context, c console) error {
 	titles := "GROUP\tSTRATEGY\tDECLARED\tREGISTER FROM\tREVISION\tUPDATED AT"
 	return listBy((*client.Client).Groups).show(ctx, c, l.appListFlags, titles, func(one target.EndpointGroup) []any {
@@ -35,7 +33,6 @@ func (l *groupListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// groupFlags name a group.
 type groupFlags struct {
 	apiFlags
 	outputFlags
@@ -47,10 +44,8 @@ func (g *groupFlags) open(ctx context.Context) (api *client.Client, app, group s
 	return g.named(ctx, g.Group, "APP/GROUP")
 }
 
-// groupShowCommand shows a group.
 type groupShowCommand struct{ groupFlags }
 
-// Run prints the group.
 func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Group, func(l *lines, group target.EndpointGroup) {
 		l.add("group", group.App+"/"+group.Name)
@@ -94,7 +89,6 @@ func nameOf(d target.DNSMembers) string {
 // groupStatusCommand shows the status of a group as a node sees it.
 type groupStatusCommand struct{ groupFlags }
 
-// Run prints the status of the group.
 func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).GroupStatus, func(l *lines, status target.GroupStatus) {
 		l.add("node", status.Node)
@@ -125,7 +119,6 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// groupDeleteCommand deletes a group.
 type groupDeleteCommand struct {
 	apiFlags
 	Group string `arg:"" name:"app/group" help:"The endpoint group, such as billing/workers."`
@@ -156,10 +149,8 @@ type endpointCommand struct {
 	Resume endpointResumeCommand `cmd:"" help:"Let a drained endpoint get runs again." example:"carillon endpoint resume billing/workers worker-1"`
 }
 
-// endpointListCommand lists endpoints.
 type endpointListCommand struct{ groupFlags }
 
-// Run prints the endpoints.
 func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	api, app, group, err := e.open(ctx)
 	if err != nil {
@@ -194,7 +185,6 @@ func endpointState(e target.Endpoint) stateCell {
 	return "active"
 }
 
-// endpointFlags name one endpoint.
 type endpointFlags struct {
 	groupFlags
 	ID string `arg:"" help:"Id of the endpoint, from carillon endpoint list."`
@@ -218,10 +208,8 @@ func (e *endpointFlags) set(ctx context.Context, c console, draining bool) error
 	})
 }
 
-// endpointDrainCommand drains an endpoint.
 type endpointDrainCommand struct{ endpointFlags }
 
-// Run drains the endpoint.
 func (e *endpointDrainCommand) Run(ctx context.Context, c console) error { return e.set(ctx, c, true) }
 
 // endpointResumeCommand ends the drain of an endpoint.

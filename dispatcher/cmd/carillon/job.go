@@ -30,7 +30,6 @@ type jobCommand struct {
 	Rename jobRenameCommand `cmd:"" group:"operate" help:"Rename a job, or triggers of it." example:"carillon job rename billing/invoices bills --trigger berlin=frankfurt"`
 }
 
-// jobListCommand lists jobs.
 type jobListCommand struct {
 	appListFlags
 	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
@@ -44,7 +43,6 @@ func (l *jobListCommand) Validate() error {
 	return nil
 }
 
-// Run prints the jobs.
 func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	jobs := listOf[dispatcher.Job](func(api *client.Client, ctx context.Context, app string, page input.Page) (
 		client.List[dispatcher.Job], error) {
@@ -89,7 +87,6 @@ func nextFire(job dispatcher.Job) any {
 	return first
 }
 
-// jobFlags name a job.
 type jobFlags struct {
 	apiFlags
 	outputFlags
@@ -101,10 +98,8 @@ func (j *jobFlags) open(ctx context.Context) (api *client.Client, app, job strin
 	return j.named(ctx, j.Job, "APP/JOB")
 }
 
-// jobShowCommand shows a job.
 type jobShowCommand struct{ jobFlags }
 
-// Run prints the job.
 func (s *jobShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Job, jobLines)
 }
@@ -205,10 +200,8 @@ type jobStateCommand struct {
 	Clear jobStateClearCommand `cmd:"" group:"operate" help:"Clear the state that a job's runs carry." example:"carillon job state clear billing/invoices"`
 }
 
-// jobStateShowCommand shows the state of a job.
 type jobStateShowCommand struct{ jobFlags }
 
-// Run prints it.
 func (s *jobStateShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).CarriedState, s.show)
 }
@@ -235,14 +228,12 @@ func discarded(run string) string {
 	return "what run " + run + " returned, because the state was changed while it ran"
 }
 
-// jobStateSetCommand sets the state of a job.
 type jobStateSetCommand struct {
 	jobFlags
 	State    string `arg:"" help:"JSON of at most 4 KiB; - reads it from standard input."`
 	Revision int64  `placeholder:"N" help:"Only if this is the revision of the state that is there."`
 }
 
-// Run sets it.
 func (s *jobStateSetCommand) Run(ctx context.Context, c console) error {
 	text := s.State
 	if text == "-" {
@@ -276,13 +267,11 @@ func atRevision(revision int64) client.Condition {
 	return client.Condition{Revision: revision}
 }
 
-// jobStateClearCommand clears the state of a job.
 type jobStateClearCommand struct {
 	jobFlags
 	Revision int64 `placeholder:"N" help:"Only if this is the revision of the state that is there."`
 }
 
-// Run clears it.
 func (s *jobStateClearCommand) Run(ctx context.Context, c console) error {
 	api, app, name, err := s.open(ctx)
 	if err != nil {

@@ -90,10 +90,8 @@ func (r *runRetryCommand) Run(ctx context.Context, c console) error {
 	return r.finish(ctx, c, api, r.outputFlags, run)
 }
 
-// runCancelCommand cancels a run.
 type runCancelCommand struct{ runFlags }
 
-// Run cancels the run.
 func (r *runCancelCommand) Run(ctx context.Context, c console) error {
 	api, err := r.client(ctx)
 	if err != nil {
@@ -146,13 +144,11 @@ func (p *pauseFlags) set(
 	return err
 }
 
-// jobPauseCommand pauses a job.
 type jobPauseCommand struct {
 	pauseFlags
 	pauseFor
 }
 
-// Run pauses it.
 func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
 	until, err := p.until(time.Now())
 	if err != nil {
@@ -165,10 +161,8 @@ func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
 		})
 }
 
-// jobResumeCommand resumes a job.
 type jobResumeCommand struct{ pauseFlags }
 
-// Run resumes it.
 func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
 	return r.set(ctx, c, "goes on; fires that were missed follow the misfire_policy of their triggers",
 		func(api *client.Client, of client.Pausable) (dispatcher.Job, error) {
@@ -176,7 +170,6 @@ func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
 		})
 }
 
-// jobRenameCommand renames a job.
 type jobRenameCommand struct {
 	jobFlags
 	Name    string            `arg:"" optional:"" help:"The new name of the job, such as bills. Default: it stays."`

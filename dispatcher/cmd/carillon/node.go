@@ -18,13 +18,11 @@ type nodeCommand struct {
 	Drain  nodeDrainCommand  `cmd:"" help:"Let a node end its runs and then its process." example:"carillon node drain 017bf3d1bf2ea5bd"`
 }
 
-// nodeListCommand lists nodes.
 type nodeListCommand struct {
 	apiFlags
 	outputFlags
 }
 
-// Run prints the nodes.
 func (n *nodeListCommand) Run(ctx context.Context, c console) error {
 	api, err := n.client(ctx)
 	if err != nil {
@@ -41,7 +39,6 @@ func (n *nodeListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// nodeFlags name one node.
 type nodeFlags struct {
 	apiFlags
 	outputFlags
@@ -69,26 +66,20 @@ func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeSta
 	})
 }
 
-// nodePauseCommand pauses a node.
 type nodePauseCommand struct{ nodeFlags }
 
-// Run pauses the node.
 func (n *nodePauseCommand) Run(ctx context.Context, c console) error {
 	return n.set(ctx, c, dispatcher.NodePaused)
 }
 
-// nodeResumeCommand resumes a node.
 type nodeResumeCommand struct{ nodeFlags }
 
-// Run resumes the node.
 func (n *nodeResumeCommand) Run(ctx context.Context, c console) error {
 	return n.set(ctx, c, dispatcher.NodeActive)
 }
 
-// nodeDrainCommand drains a node.
 type nodeDrainCommand struct{ nodeFlags }
 
-// Run tells the node to drain.
 func (n *nodeDrainCommand) Run(ctx context.Context, c console) error {
 	return n.set(ctx, c, dispatcher.NodeDraining)
 }
@@ -99,10 +90,8 @@ type slotCommand struct {
 	Release slotReleaseCommand `cmd:"" group:"operate" help:"Free the slots of a run that has ended. If its request is still in flight, another run may overlap with it." example:"carillon slot release 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 }
 
-// slotListCommand lists the slots of one job.
 type slotListCommand struct{ jobFlags }
 
-// Run prints the slots.
 func (s *slotListCommand) Run(ctx context.Context, c console) error {
 	api, app, job, err := s.open(ctx)
 	if err != nil {

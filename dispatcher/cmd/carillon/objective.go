@@ -18,10 +18,8 @@ type objectiveCommand struct {
 	Show objectiveShowCommand `cmd:"" help:"Show how a job does by its objective." example:"carillon objective show billing/invoices"`
 }
 
-// objectiveListCommand lists objectives.
 type objectiveListCommand struct{ appListFlags }
 
-// Run prints them.
 func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
 	titles := "JOB\tOBJECTIVE\tATTAINED\tBUDGET LEFT\tBURNS 1H\tBURNS 6H\tBURNS 3D"
 	return listBy((*client.Client).Objectives).show(ctx, c, o.appListFlags, titles, func(s dispatcher.ObjectiveStatus) []any {
@@ -61,10 +59,8 @@ func burnRate(s dispatcher.ObjectiveStatus, span string) string {
 	return strconv.FormatFloat(s.BurnRates[span], 'f', 1, 64) + "x"
 }
 
-// objectiveShowCommand shows an objective.
 type objectiveShowCommand struct{ jobFlags }
 
-// Run prints it.
 func (o *objectiveShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, o, (*client.Client).Objective, func(l *lines, s dispatcher.ObjectiveStatus) {
 		l.add("job", s.App+"/"+s.Job)

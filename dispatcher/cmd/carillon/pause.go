@@ -40,7 +40,6 @@ func (p pauseFor) until(now time.Time) (*time.Time, error) {
 	return &at, nil
 }
 
-// pauseAddCommand pauses an app.
 type pauseAddCommand struct {
 	apiFlags
 	outputFlags
@@ -82,10 +81,8 @@ func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
 	return err
 }
 
-// pauseListCommand lists pauses.
 type pauseListCommand struct{ appListFlags }
 
-// Run prints the pauses.
 func (l *pauseListCommand) Run(ctx context.Context, c console) error {
 	pauses := listOf[dispatcher.AppPause](func(api *client.Client, ctx context.Context, app string, _ input.Page) (
 		client.List[dispatcher.AppPause], error) {

@@ -58,10 +58,8 @@ func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatche
 	return printRollback(r.outputFlags, c, &rollback)
 }
 
-// rollbackShowCommand shows the rollback.
 type rollbackShowCommand struct{ rollbackFlags }
 
-// Run prints it.
 func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
 	api, err := r.client(ctx)
 	if err != nil {
@@ -77,14 +75,12 @@ func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
 	return printRollback(r.outputFlags, c, &rollback)
 }
 
-// rollbackDeclareCommand declares a rollback.
 type rollbackDeclareCommand struct {
 	node.DatabaseFlag
 	outputFlags
 	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
-// Validate checks the flags.
 func (r *rollbackDeclareCommand) Validate() error { return r.Check() }
 
 // Run pauses all nodes, including new ones.

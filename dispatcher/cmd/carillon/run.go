@@ -26,14 +26,12 @@ type runCommand struct {
 	Cancel   runCancelCommand   `cmd:"" group:"operate" help:"Cancel a run that has not ended." example:"carillon run cancel 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 }
 
-// runFlags name a run.
 type runFlags struct {
 	apiFlags
 	outputFlags
 	ID string `arg:"" help:"Id of the run."`
 }
 
-// runShowCommand shows a run.
 type runShowCommand struct {
 	runFlags
 	Body bool `help:"Print the stored response bodies in full, not only their first lines."`
@@ -221,7 +219,6 @@ type runEndFlags struct {
 	Message string `placeholder:"TEXT" help:"Why, in at most 1024 bytes. It is kept with the attempt."`
 }
 
-// Run completes the run.
 func (r *runCompleteCommand) Run(ctx context.Context, c console) error {
 	return r.end(ctx, c, (*client.Client).CompleteRun)
 }

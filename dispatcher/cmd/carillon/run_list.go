@@ -76,7 +76,6 @@ func (n newest[T]) ofApps(ctx context.Context, c console, api *client.Client, ap
 	return n.of(c, apps)
 }
 
-// runListCommand lists runs.
 type runListCommand struct {
 	apiFlags
 	outputFlags

@@ -53,7 +53,6 @@ type secretRewrapCommand struct {
 	node.KeysFlag
 }
 
-// Validate checks the flags.
 func (r *secretRewrapCommand) Validate() error { return r.DatabaseFlag.Check() }
 
 // Run encrypts the data keys with the first key, and prints their count.

@@ -13,7 +13,6 @@ type serveCommand struct {
 	Check bool `help:"Check the configuration, print the result and exit. It touches neither database nor network."`
 }
 
-// Validate checks the flags.
 func (s *serveCommand) Validate() error { return s.Flags.Check() }
 
 // Run serves until ctx ends, then drains. With --check it only prints that the configuration is valid, because
@@ -32,7 +31,6 @@ type migrateCommand struct {
 	node.DatabaseFlag
 }
 
-// Validate checks the flags.
 func (m *migrateCommand) Validate() error { return m.Check() }
 
 // Run migrates. Several processes may do so at once, and repeatedly.
@@ -87,7 +85,6 @@ func (d *doctorCommand) print(c console, findings []node.Finding) error {
 // probeCommand checks the node on this machine.
 type probeCommand struct{ node.Probe }
 
-// Validate checks the flags.
 func (p *probeCommand) Validate() error { return p.Check() }
 
 // Run sends one request.

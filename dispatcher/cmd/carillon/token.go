@@ -51,13 +51,11 @@ func expiryOf(token access.APIToken, now time.Time) string {
 	return text
 }
 
-// tokenListCommand lists tokens.
 type tokenListCommand struct {
 	apiFlags
 	outputFlags
 }
 
-// Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	api, err := t.client(ctx)
 	if err != nil {
@@ -74,17 +72,14 @@ func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// tokenFlags name one token.
 type tokenFlags struct {
 	apiFlags
 	outputFlags
 	Name string `arg:"" help:"Name of the token."`
 }
 
-// tokenShowCommand shows a token.
 type tokenShowCommand struct{ tokenFlags }
 
-// Run shows the token.
 func (t *tokenShowCommand) Run(ctx context.Context, c console) error {
 	api, err := t.client(ctx)
 	if err != nil {
@@ -107,7 +102,6 @@ func (t *tokenShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// tokenRotateCommand rotates a token.
 type tokenRotateCommand struct {
 	tokenFlags
 	Overlap   input.Duration `default:"24h" help:"How long the old secret still works, 0s to 720h."`
@@ -120,7 +114,6 @@ func (t *tokenRotateCommand) Validate() error {
 		flagProblems(access.TokenRotation{Overlap: t.Overlap}.Validate()))
 }
 
-// Run rotates the token.
 func (t *tokenRotateCommand) Run(ctx context.Context, c console) error {
 	api, err := t.client(ctx)
 	if err != nil {
@@ -135,7 +128,6 @@ func (t *tokenRotateCommand) Run(ctx context.Context, c console) error {
 	return printSecret(t.outputFlags, c, issued)
 }
 
-// tokenRevokeCommand revokes a token.
 type tokenRevokeCommand struct {
 	apiFlags
 	Name string `arg:"" help:"Name of the token."`
@@ -154,7 +146,6 @@ func (t *tokenRevokeCommand) Run(ctx context.Context) error {
 	return api.DeleteToken(ctx, t.Name, client.Condition{Revision: token.Revision})
 }
 
-// tokenCreateCommand creates a token.
 type tokenCreateCommand struct {
 	apiFlags
 	outputFlags
@@ -168,7 +159,6 @@ type tokenCreateCommand struct {
 	ExpiresIn       input.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
 }
 
-// Validate checks the token.
 func (t *tokenCreateCommand) Validate() error {
 	return errors.Join(checkExpiresIn(t.ExpiresIn), flagProblems(t.token(time.Time{}).Validate()), t.checkDatabase())
 }

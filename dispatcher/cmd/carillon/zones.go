@@ -93,7 +93,6 @@ func (z *zonesFlags) print(c console, status dispatcher.ZoneStatus) error {
 	})
 }
 
-// zonesShowCommand shows the setting.
 type zonesShowCommand struct{ zonesFlags }
 
 // Run prints the setting.

@@ -18,7 +18,6 @@ type RowsChart struct {
 	Rows []chartRow
 }
 
-// chartRow is one job.
 type chartRow struct {
 	Y           float64
 	Label, Link string

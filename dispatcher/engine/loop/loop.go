@@ -107,7 +107,6 @@ type Progress struct {
 	loops map[string]loopProgress
 }
 
-// loopProgress is the progress of one loop.
 type loopProgress struct {
 	at       time.Time     // local, monotonic
 	interval time.Duration // longest time that the loop rests

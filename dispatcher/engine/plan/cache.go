@@ -416,7 +416,6 @@ func (g *groupCache) dropIf(match func(app string) bool) {
 	}
 }
 
-// DropApp drops the groups of an app.
 func (g *groupCache) DropApp(name string) { g.dropIf(func(app string) bool { return app == name }) }
 
 // Clear drops everything.

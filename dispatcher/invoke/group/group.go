@@ -46,7 +46,6 @@ func (g *Groups) Close() {
 	g.names.close()
 }
 
-// groupAttempt is an attempt with a group.
 type groupAttempt struct {
 	*state
 	hooks    *web.Webhooks

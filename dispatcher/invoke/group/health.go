@@ -77,7 +77,6 @@ func (c *checks) begin(ctx context.Context, a *groupAttempt, check func(context.
 	return true
 }
 
-// dueCheck is a check that is due.
 type dueCheck struct {
 	*groupAttempt
 	endpoint *target.Endpoint

@@ -259,7 +259,6 @@ func (p *Postgres) LatestOfEach(columns, table, at, conditions string, limit int
 // costs an allocation for each value of each fire; it stays for all other values.
 type arrayCodec struct{ *pgtype.ArrayCodec }
 
-// PlanEncode returns the plan for encoding a value.
 func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if format == pgtype.BinaryFormatCode {
 		element := c.ElementType.OID

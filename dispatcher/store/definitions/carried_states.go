@@ -16,7 +16,6 @@ import (
 const carriedColumns = `j.id, s.state, coalesce(s.revision, 0), s.updated_at, coalesce(s.actor, ''), s.scheduled_at, s.trigger_id, s.kind,
 	s.discarded_scheduled_at, s.discarded_trigger_id, s.discarded_kind`
 
-// storedState is the stored state of a job.
 type storedState struct {
 	job int64
 	run.CarriedState

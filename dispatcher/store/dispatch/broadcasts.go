@@ -41,7 +41,6 @@ const anyShard = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.schedule
 const DoneAttempt = `SELECT r.attempt FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3
 	AND r.state = 'waiting_shards' AND NOT EXISTS (` + anyShard + `)`
 
-// broadcastStatements are the statements of broadcasts.
 type broadcastStatements struct {
 	Insert   string       // $1 the parent's revision, $2 whether it has an input, from $3 on: db.KeyColumns
 	Shards   string       // the live shards of runs, as contenders; from $1 on: three of db.KeyColumns

@@ -94,7 +94,6 @@ func (o *openClaims) knows(token run.Token) bool {
 	return o.claims[token] != nil
 }
 
-// Forget forgets claims.
 func (o *openClaims) Forget(tokens ...int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

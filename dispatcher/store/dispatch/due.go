@@ -104,7 +104,6 @@ func dueStatementsOf(f db.Flavor) dueStatements {
 	}
 }
 
-// Of returns the statement for a query.
 func (d *dueStatements) Of(query dispatcher.DueQuery) db.Statement {
 	switch {
 	case len(query.JobIDs) > 0 && query.Overdue:

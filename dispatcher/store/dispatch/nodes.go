@@ -42,7 +42,6 @@ var (
 	NodeColumns = nodeRead.Selected("")
 )
 
-// nodeRow is the row of a node.
 type nodeRow struct {
 	dispatcher.Node
 	pausedByRollback bool

@@ -95,7 +95,6 @@ func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]t
 	return jobs, err
 }
 
-// timelineRun is a run in a timeline.
 type timelineRun struct {
 	job int64
 	view.TimelineMark
