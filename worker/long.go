@@ -90,7 +90,6 @@ func (w *Worker) beat(ctx context.Context, cancel context.CancelFunc, a Accepted
 // tellTimeout bounds how long a worker tries to report an outcome: longer than a failover of the database takes.
 const tellTimeout = 15 * time.Minute
 
-// tell reports the outcome of the work of an event.
 func (w *Worker) tell(ctx context.Context, callback lambda.Callback, event lambda.Event, result any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()

@@ -174,7 +174,6 @@ func (w *Worker) run(ctx context.Context, handler lambda.Handler, event lambda.E
 	return handler(ctx, event)
 }
 
-// refuse responds with an error.
 func refuse(rw http.ResponseWriter, status int, why string) {
 	text, _ := json.Marshal(map[string]string{"error": why}) // a map of strings always marshals
 	rw.Header().Set("Content-Type", "application/json")

@@ -180,7 +180,6 @@ func (c *Client) ResumeJob(ctx context.Context, of Pausable, cond Condition) (di
 	return send(ctx, c, request[dispatcher.Job]{method: http.MethodPost, path: of.to("resume"), cond: cond, is: isJob(of.App, of.Job)})
 }
 
-// to returns the path of a request.
 func (p Pausable) to(verb string) string {
 	if p.Trigger == "" {
 		return path("apps", p.App, "jobs", p.Job, verb)

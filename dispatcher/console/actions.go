@@ -32,7 +32,6 @@ func showRunJob(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
 }
 
-// runJob queues a run of a job, and shows it.
 func runJob(v *visit) (done, error) {
 	asked := dispatcher.RunRequest{}
 	if payload := strings.TrimSpace(v.PostForm.Get("payload")); payload != "" {

@@ -92,7 +92,6 @@ func (c *Console) login(v *visit) {
 	v.redirect(v.next(v.PostForm.Get("next")))
 }
 
-// failLogin shows the login again.
 func (v *visit) failLogin(err error) {
 	if v.databaseAway(err) {
 		v.showOutage(err)

@@ -41,7 +41,6 @@ type problemView struct {
 // problemField is one of the problems of a request.
 type problemField struct{ Path, Message, Code string }
 
-// problemOf returns an error in the form for a page.
 func (v *visit) problemOf(err error) problemView {
 	view := problemView{Status: http.StatusInternalServerError, RequestID: v.id}
 	if own, is := errors.AsType[*pageError](err); is {

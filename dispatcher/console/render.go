@@ -134,7 +134,6 @@ func (v *visit) render(name string, shown content) {
 	}
 }
 
-// execute returns a page as HTML.
 func (v *visit) execute(name string, shown content) ([]byte, error) {
 	p := v.console.pages[name]
 	if p == nil {

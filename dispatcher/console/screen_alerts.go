@@ -60,7 +60,6 @@ func showAlert(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("alert.title", "alert", name), Data: page, Refresh: true}, err
 }
 
-// conditionsOf lists the conditions that an alert watches.
 func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Failure != nil {
 		all = append(all, v.fact("condition.failure", v.Texts.Text("condition.failure.after", "n", alert.Failure.After)))
@@ -93,7 +92,6 @@ func destination(d target.AlertDestination) string {
 	return ""
 }
 
-// alertDone is the result of an action on an alert.
 func (v *visit) alertDone(notice string) done {
 	app, name := v.PathValue("app"), v.PathValue("alert")
 	return done{to: v.link("apps", app, "alerts", name), notice: notice, values: []any{"alert", name}}

@@ -110,7 +110,6 @@ func (v *visit) appFacts(app access.App) []fact {
 	return []fact{v.fact("app.jobs", app.Usage.Jobs), v.fact("app.triggers", app.Usage.Triggers)}
 }
 
-// setApp returns the action that enables or disables an app.
 func setApp(enabled bool, notice string) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
 		name := v.PathValue("app")

@@ -66,7 +66,6 @@ type newBackfillPage struct {
 
 var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
 
-// backfillSpec reads the spec in a form.
 func backfillSpec(f *kit.Fields) repeat.BackfillSpec {
 	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()

@@ -61,7 +61,6 @@ func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 
 var bulkFields = []string{"action", "name", "host", "labels", "result", "state", "job", "class", "from", "to", "reason"}
 
-// bulkSpec reads the spec in a form.
 func bulkSpec(f *kit.Fields) repeat.BulkSpec {
 	return repeat.BulkSpec{Action: repeat.BulkVerb(f.Text("action")), Reason: f.Text("reason"), Filter: repeat.BulkFilter{
 		Name: f.Text("name"), Host: f.Text("host"), Labels: f.Labels("labels"), Result: run.State(f.Text("result")),

@@ -86,7 +86,6 @@ func (p *calendarPage) findExcluded(ctx context.Context, jobs []dispatcher.Job, 
 	}
 }
 
-// addExcluded adds the fires of a trigger that the calendar excluded.
 func (p *calendarPage) addExcluded(budget *schedule.Budget, excludes *schedule.Calendar, job dispatcher.Job, name string) {
 	trigger := job.Triggers[name]
 	free := trigger.Schedule

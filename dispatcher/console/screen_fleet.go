@@ -84,7 +84,6 @@ func showNodeState(name string) func(*visit) (content, error) {
 	}
 }
 
-// setNode returns the action that gives a node a state.
 func setNode(state dispatcher.NodeState, notice string) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
 		id, err := run.ParseNodeID(v.PathValue("node"))
@@ -121,7 +120,6 @@ func showRollbackChoice(name string) func(*visit) (content, error) {
 	}
 }
 
-// resolveRollback returns the action that makes the choice.
 func resolveRollback(choice dispatcher.RollbackChoice) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
 		_, err := v.client.ResolveRollback(v.Context(), choice)

@@ -333,7 +333,6 @@ func healthOf(runs []run.Run) jobHealth {
 	return h
 }
 
-// wait adds a run that waits for a host.
 func (h *jobHealth) wait(run *run.Run) {
 	if h.Wait == nil {
 		h.Wait = &hostWait{Host: run.WaitsFor, ProbeAt: run.ProbeAt}

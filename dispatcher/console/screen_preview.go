@@ -188,7 +188,6 @@ type explainPage struct {
 	Found any
 }
 
-// showExplain explains the time in the query.
 func showExplain(v *visit) (content, error) {
 	page := explainPage{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger"), At: v.query("at")}
 	result := content{Title: v.Texts.Text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}

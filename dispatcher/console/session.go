@@ -75,7 +75,6 @@ func (c *Console) signedIn(serve func(*visit)) func(*visit) {
 	}
 }
 
-// findSession reads the session of the cookie.
 func (v *visit) findSession() (found bool, err error) {
 	value, err := base64.RawURLEncoding.DecodeString(v.cookie(sessionCookie))
 	if err != nil || len(value) != sessionBytes {
@@ -137,7 +136,6 @@ func (v *visit) begin(token access.APIToken, rules string) error {
 // settingsLife is how long a browser keeps a person's choices.
 const settingsLife = 365 * 24 * time.Hour
 
-// themes are the appearances of the pages.
 func themes() []string { return []string{"auto", "light", "dark"} }
 
 // settings stores a person's choices, and shows the page again.

@@ -96,7 +96,6 @@ func (v *visit) by() input.Change {
 	return input.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.Now}
 }
 
-// query returns a value of the URL's query.
 func (v *visit) query(name string) string { return v.URL.Query().Get(name) }
 
 // readBounds reads the times from and to in the URL, and returns the problems with them. One that is missing, or not a
@@ -143,7 +142,6 @@ func (v *visit) permits(needs access.Scope, allApps bool) bool {
 	return v.token.May(needs) && (!allApps || len(v.token.Apps) == 0)
 }
 
-// serveScreen shows a page.
 func (v *visit) serveScreen(s screen) {
 	if !v.permits(s.needs, s.allApps) {
 		v.fail(&pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope", s.needs}})

@@ -336,7 +336,6 @@ type attemptKey struct {
 	state  run.State
 }
 
-// newAttemptSeconds registers the durations of attempts.
 func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
 	all := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "carillon_attempt_seconds", Help: "Time that requests of attempts took, by kind of target and state.",

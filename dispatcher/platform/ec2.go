@@ -208,7 +208,6 @@ func (l Lifecycle) stop(ctx context.Context) (err error) {
 	})
 }
 
-// pauses are the pauses after failures.
 func (l Lifecycle) pauses() backoff.Pauses { return backoff.Pauses{First: l.Retry, Most: 30 * l.Retry} }
 
 // complete completes the lifecycle action. It retries until that succeeds or ctx ends; after that

@@ -161,7 +161,6 @@ func ReadZones(archive []byte) (*Zones, error) {
 // BuiltInArchive returns the archive of BuiltInZones.
 func BuiltInArchive() []byte { return bytes.Clone(embeddedZones) }
 
-// openArchive reads the directory of an archive.
 func openArchive(archive []byte) (*Zones, error) {
 	read, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
@@ -346,7 +345,6 @@ func PackZones(dir fs.FS, released time.Time) ([]byte, error) {
 	return archive.Bytes(), nil
 }
 
-// readZoneFiles returns the files of all zones by name.
 func readZoneFiles(dir fs.FS) (map[string][]byte, error) {
 	zones := map[string][]byte{}
 	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {

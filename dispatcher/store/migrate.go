@@ -180,7 +180,6 @@ func appliedVersion(ctx context.Context, db *sql.DB) (version int64, err error) 
 	return version, err
 }
 
-// newest returns the highest number of a script.
 func newest(scripts fs.FS) (int64, error) {
 	names, err := fs.Glob(scripts, "*.sql")
 	if err != nil {

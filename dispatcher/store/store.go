@@ -52,7 +52,6 @@ type Store struct {
 	requests *Store
 }
 
-// assembled returns a store over a database.
 func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
 	s := &Store{db: d, dispatchStore: *below.Over(d)}
 	s.definitionsStore = *definitions.New(&s.dispatchStore, d, o.Keys)

@@ -230,7 +230,6 @@ func (w *keyWalker) isTwin(key []byte) bool {
 	return false
 }
 
-// pointer returns the path to the current key.
 func (w *keyWalker) pointer() *pointer {
 	var at *pointer
 	for _, one := range w.open {

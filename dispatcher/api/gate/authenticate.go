@@ -18,7 +18,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// authenticate identifies the caller of a request.
 func (g *Gate) authenticate(r *Request) error {
 	switch {
 	case r.route.Executors:
@@ -29,7 +28,6 @@ func (g *Gate) authenticate(r *Request) error {
 	return nil
 }
 
-// authenticateToken finds the bearer token of r.
 func (g *Gate) authenticateToken(r *Request) error {
 	header, given := r.Header["Authorization"]
 	hash := sha256.Sum256([]byte(strings.Join(header, ", ")))
@@ -189,7 +187,6 @@ func (g *Gate) stored(r *Request, secret string) (token access.APIToken, bad str
 	return token, "", nil
 }
 
-// identified finds the identity in a JWT.
 func (g *Gate) identified(r *Request, jwt string) (token access.APIToken, bad string, err error) {
 	token, err = g.opts.Identities.Identify(r.Context(), jwt, r.Now)
 	if why, isBad := errors.AsType[interface {

@@ -134,7 +134,6 @@ const (
 	maxSeconds = 1e11
 )
 
-// parseClaims reads the payload of a JWT.
 func parseClaims(payload []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.UseNumber()

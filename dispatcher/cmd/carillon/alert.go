@@ -35,7 +35,6 @@ func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// selectionOf describes the jobs of an alert.
 func selectionOf(a alert.Alert) string {
 	if a.IsDefault() {
 		return "all others"
@@ -47,7 +46,6 @@ func selectionOf(a alert.Alert) string {
 	return strings.Join(words, ", ")
 }
 
-// watchedBy describes the conditions of an alert.
 func watchedBy(a alert.Alert) []string {
 	var all []string
 	if f := a.Failure; f != nil {

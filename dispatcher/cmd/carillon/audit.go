@@ -161,7 +161,6 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 	return nil
 }
 
-// read calls do for each entry of a query.
 func (f *auditFollower) read(ctx context.Context, query access.AuditQuery, do func(access.AuditEntry) error) error {
 	query.Limit = 1000
 	for {
@@ -185,7 +184,6 @@ type printError struct{ error }
 
 func (p *printError) Unwrap() error { return p.error }
 
-// know records an entry as known.
 func (f *auditFollower) know(e access.AuditEntry) error {
 	f.known[e.ID] = e.At
 	if e.At.After(f.latest) {

@@ -103,7 +103,6 @@ func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// doneOf formats the progress of a backfill.
 func doneOf(b repeat.Backfill) string {
 	return fmt.Sprintf("%d of %d", b.Queued+b.Skipped-b.Running, b.Total)
 }
@@ -123,7 +122,6 @@ func (f *backfillFlags) get(ctx context.Context) (*client.Client, repeat.Backfil
 	return api, found, err
 }
 
-// change makes a change and prints the backfill.
 func (f *backfillFlags) change(ctx context.Context, c console, action repeat.BackfillAction) error {
 	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
 	if err != nil {

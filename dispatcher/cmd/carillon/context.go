@@ -222,7 +222,6 @@ type apiContext struct {
 	ClientKey    string `json:"client_key,omitempty"`
 }
 
-// contextPath returns the path of this user's contexts.
 func contextPath() (string, error) {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // the specification says to ignore relative paths
 		return filepath.Join(dir, "carillon", "config"), nil
@@ -309,7 +308,6 @@ func (f contextFile) get(name string) (apiContext, error) {
 	return found, fmt.Errorf("context %s does not exist; %s", input.Echo(name), known)
 }
 
-// secret returns the current token of a context.
 func (a apiContext) secret(ctx context.Context) (string, error) {
 	var text []byte
 	var err error

@@ -28,7 +28,6 @@ type deadLetterFlags struct {
 	periodFlags
 }
 
-// query returns the query for the flags, without an app.
 func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	var problems []error
 	if class := run.Class(d.Class); d.Class != "" && !slices.Contains(run.Classes, class) {

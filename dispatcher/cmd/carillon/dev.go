@@ -160,7 +160,6 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 	return listener, nil
 }
 
-// fire shows one attempt.
 func (s *screen) fire(call target.Call, o run.Outcome) {
 	s.say("%s", fireLine(run.Run{
 		App: call.App, Job: call.Job, Trigger: call.Trigger, Kind: call.Key.Kind, ScheduledAt: call.Key.ScheduledAt,

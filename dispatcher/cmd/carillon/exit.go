@@ -58,7 +58,6 @@ func exitCode(err error) int {
 	return exitCodeOfAPI(err)
 }
 
-// exitCodeOfAPI returns the exit code for a failed request.
 func exitCodeOfAPI(err error) int {
 	var refused *client.Error
 	var unanswered *url.Error // the client of the API returns it

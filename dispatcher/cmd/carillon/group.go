@@ -190,7 +190,6 @@ type endpointFlags struct {
 	ID string `arg:"" help:"Id of the endpoint, from carillon endpoint list."`
 }
 
-// set starts or ends the drain of the endpoint.
 func (e *endpointFlags) set(ctx context.Context, c console, draining bool) error {
 	api, app, group, err := e.open(ctx)
 	if err != nil {

@@ -104,7 +104,6 @@ func (s *jobShowCommand) Run(ctx context.Context, c console) error {
 	return printNamed(ctx, c, s, (*client.Client).Job, jobLines)
 }
 
-// jobLines adds the lines about a job.
 func jobLines(l *lines, job dispatcher.Job) {
 	l.add("job", job.App+"/"+job.Name)
 	l.add("description", job.Description)

@@ -112,7 +112,6 @@ func (*cli) BeforeReset(parsed *kong.Context) error {
 // flagVariables returns the variables of all commands.
 func flagVariables() node.Variables { return node.VariablesOf(reflect.TypeFor[cli]()) }
 
-// groups returns the headings of the help.
 func groups() []kong.Group {
 	return []kong.Group{
 		{Key: "node", Title: "Run a node"},
@@ -144,7 +143,6 @@ func newParser(commands *cli, c console, exit func(code int), options ...kong.Op
 	return parser
 }
 
-// helpWithExample prints the help of a command with an example.
 func helpWithExample(options kong.HelpOptions, parsed *kong.Context) error {
 	if err := kong.DefaultHelpPrinter(options, parsed); err != nil {
 		return err

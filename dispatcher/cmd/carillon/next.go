@@ -81,7 +81,6 @@ func locationOf(zone string) (*time.Location, error) {
 	return clock.In(time.Time{}).Location(), nil
 }
 
-// zoneName is the column title for times in a zone.
 func zoneName(zone *time.Location) string {
 	if zone == time.Local {
 		return "LOCAL TIME"

@@ -69,7 +69,6 @@ func listBy[T any](read func(*client.Client, context.Context, string, input.Page
 	return read
 }
 
-// all reads all pages.
 func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) ([]T, error) {
 	all, _, err := allPages(0, func(page input.Page) (client.List[T], error) { return list(api, ctx, app, page) })
 	return all, err

@@ -63,7 +63,6 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// showShards prints the shards of a run, by index.
 func showShards(l *lines, shards []run.Run) {
 	if len(shards) > 0 {
 		l.paragraph()
@@ -193,7 +192,6 @@ func showResponse(l *lines, a run.Response, body bool) {
 	}
 }
 
-// phases formats the phases with a duration.
 func phases(p run.Phases) string {
 	var parts []string
 	for _, one := range []struct {

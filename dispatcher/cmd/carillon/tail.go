@@ -276,7 +276,6 @@ func fireLine(r run.Run) string {
 	return plain(fmt.Sprintf("%-44s scheduled %s  %s  %s", name, r.ScheduledAt.Local().Format("15:04:05.000"), late, status))
 }
 
-// misfireLine formats a misfire decision for them.
 func misfireLine(m dispatcher.Misfire) string {
 	return plain(fmt.Sprintf("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
 		m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason))

@@ -34,7 +34,6 @@ func joined(scopes []access.Scope) string {
 	return strings.Join(list, ",")
 }
 
-// instantOr formats a time in seconds, or returns none.
 func instantOr(at *time.Time, none string) string {
 	if at == nil {
 		return none
@@ -42,7 +41,6 @@ func instantOr(at *time.Time, none string) string {
 	return at.Format(time.RFC3339)
 }
 
-// expiryOf formats when a token expires, and whether it has expired.
 func expiryOf(token access.APIToken, now time.Time) string {
 	text := instantOr(token.ExpiresAt, "never")
 	if token.Expired(now) {

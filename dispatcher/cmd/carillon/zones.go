@@ -163,7 +163,6 @@ func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
 	return z.print(c, status)
 }
 
-// archive returns the data of the argument.
 func (z *zonesUseCommand) archive() ([]byte, error) {
 	if z.Data == schedule.BuiltInZones().Release() {
 		return schedule.BuiltInArchive(), nil

@@ -228,7 +228,6 @@ func (c *Chores) settleLeft(ctx context.Context, now time.Time) error {
 	return errors.Join(c.loseBegun(ctx, missed(begun)), c.releaseLeft(ctx, missed(slots)))
 }
 
-// loseBegun ends runs as lost.
 func (c *Chores) loseBegun(ctx context.Context, runs []run.HeldRun) error {
 	lost, err := c.Store.LoseRuns(ctx, runs, time.Time{})
 	if lost > 0 {

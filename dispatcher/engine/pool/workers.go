@@ -289,7 +289,6 @@ func (h *pending[T]) Pop() any {
 	return run
 }
 
-// remove takes out the runs that match.
 func (h *pending[T]) remove(match func(*Run[T]) bool) (removed []*Run[T]) {
 	h.runs = slices.DeleteFunc(h.runs, func(run *Run[T]) bool {
 		if match(run) {

@@ -35,7 +35,6 @@ func Functions(node *identity.Node) attempt.Func {
 	})}.call
 }
 
-// call invokes the function once.
 func (f functions) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	l := call.Target.Lambda
 	event, err := call.FunctionEvent()

@@ -42,7 +42,6 @@ func Queues(node *identity.Node) attempt.Func {
 	})}.call
 }
 
-// call sends one message.
 func (q queues) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {
@@ -114,7 +113,6 @@ func Topics(node *identity.Node) attempt.Func {
 	})}.call
 }
 
-// call publishes one message.
 func (t topics) call(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	message, err := call.Message()
 	if err != nil {

@@ -110,7 +110,6 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]aler
 	return db.Collect(ctx, s.db.Read, shown, list, run.AppID(app), page.Cursor, page.Limit)
 }
 
-// allAlerts returns all alerts of an app, by name, read with scan.
 func allAlerts(ctx context.Context, q db.Querier, app string, scan func(db.Scanner) (alert.Alert, error)) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + AlertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`

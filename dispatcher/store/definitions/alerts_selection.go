@@ -208,7 +208,6 @@ func (j *Judgement) writeFollows(ctx context.Context) error {
 	return nil
 }
 
-// endAlertsOf ends the alert states of a deleted job.
 func endAlertsOf(ctx context.Context, t *dispatch.Tx, job int64) error {
 	// $1 job
 	_, some, err := db.First(ctx, t, db.ScanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)

@@ -337,7 +337,6 @@ func (s *Store) overAppPauses(ctx context.Context, limit int, now time.Time) (al
 // pausesActor is the actor of expired pauses in the audit log.
 const pausesActor = "system"
 
-// overJobPauses returns expired pauses of jobs and triggers.
 func (s *Store) overJobPauses(ctx context.Context, limit int, now time.Time) (all []overPause, err error) {
 	type paused struct {
 		app, job, trigger string

@@ -288,7 +288,6 @@ func markCalendar(ctx context.Context, t *dispatch.Tx, calendar dispatcher.Calen
 		Revision: stored.Revision}, calendar, stored)
 }
 
-// removeCalendars deletes unused calendars.
 func removeCalendars(ctx context.Context, t *dispatch.Tx, gone []dispatcher.Calendar) error {
 	for _, c := range gone {
 		err := dropCalendar(ctx, t, c)

@@ -280,7 +280,6 @@ func deleteAttached(ctx context.Context, t *dispatch.Tx, id int64) error {
 	return removeSecrets(ctx, t, id)
 }
 
-// renameAttached renames the attached jobs of a job after its new name.
 func renameAttached(ctx context.Context, t *dispatch.Tx, after dispatcher.Job) error {
 	for _, event := range run.FollowEvents {
 		attached := after.Attached(event)

@@ -376,7 +376,6 @@ func removeImportedRuns(ctx context.Context, t *dispatch.Tx, app string) (int, e
 	return len(keys), err
 }
 
-// removeImportedJobs removes some jobs of an app, and returns how many.
 func (s *Store) removeImportedJobs(ctx context.Context, t *dispatch.Tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT name FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0 ORDER BY name LIMIT $2`

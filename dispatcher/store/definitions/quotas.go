@@ -234,7 +234,6 @@ func BytesKept(ctx context.Context, q db.Querier, app string, today int64) (int6
 	return kept, err
 }
 
-// usage returns an app's use of its quotas.
 func (s *Store) usage(ctx context.Context, q db.Querier, app string) (target.Usage, error) {
 	used, err := usedBy(ctx, q, app)
 	if err != nil {

@@ -99,7 +99,6 @@ func writeMoves(ctx context.Context, t *dispatch.Tx, moves map[int64]move, calen
 	return won, dispatch.InsertMisfires(ctx, t, missed)
 }
 
-// writeErrors writes or clears the errors of moved triggers.
 func writeErrors(ctx context.Context, t *dispatch.Tx, moves map[int64]move, won []int64) error {
 	var ids []int64
 	var problems []string

@@ -251,7 +251,6 @@ type auditedPause struct {
 	Until  *time.Time `json:"until,omitempty"`
 }
 
-// writePauses writes the pauses of a job and its triggers, and the revision.
 func writePauses(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	// $1 id, $2 paused, $3 revision, $4 now, $5 pause, $6 since when, $7 until when
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5, paused_at = $6, pause_until = $7 WHERE id = $1`

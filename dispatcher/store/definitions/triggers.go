@@ -45,7 +45,6 @@ func (s *Store) loadTriggers(ctx context.Context, q db.Querier, lock string, job
 	return all, nil
 }
 
-// triggerIDs returns the ids of a job's triggers.
 func triggerIDs(job dispatcher.Job) []int64 {
 	ids := make([]int64, 0, len(job.Triggers))
 	for name := range job.Triggers {

@@ -193,7 +193,6 @@ func newAdoptedRow() *heldRow {
 	return r
 }
 
-// scan reads the columns.
 func (r *heldRow) scan(row db.Scanner) (run.HeldRun, error) {
 	err := row.Scan(r.refs...)
 	run := r.run

@@ -105,7 +105,6 @@ func (o *openClaims) Forget(tokens ...int64) {
 	}
 }
 
-// forgetPartial forgets partly recorded claims.
 func (o *openClaims) forgetPartial() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +181,6 @@ func (o *openClaims) tokens(records []dispatcher.Record) (stay, closed []int64) 
 	return stay, closed
 }
 
-// recorded notes that fires are recorded.
 func (o *openClaims) recorded(records []dispatcher.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

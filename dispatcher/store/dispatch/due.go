@@ -34,7 +34,6 @@ func newDueRow() *dueRow {
 	return r
 }
 
-// scan reads dueColumns.
 func (r *dueRow) scan(row db.Scanner) (dispatcher.DueTrigger, error) {
 	err := row.Scan(r.refs...)
 	t := r.trigger

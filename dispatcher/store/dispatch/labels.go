@@ -104,7 +104,6 @@ func (s *Store) noteServed(ctx context.Context) error {
 	return nil
 }
 
-// switchSets toggles whether sets of labels are served.
 func switchSets(ctx context.Context, t *Tx, sets []labelSet) error {
 	var labels []string
 	var served []bool

@@ -111,7 +111,6 @@ func scanAsideEntry(row db.Scanner) (e asideEntry, err error) {
 	return e, err
 }
 
-// asideEntries selects the entries that meet a condition.
 func asideEntries(condition string) string {
 	return `SELECT x.work, x.item, x.app_id, x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.node, x.state, x.tries, x.try_at,
 			EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = x.scheduled_at AND r.trigger_id = x.trigger_id

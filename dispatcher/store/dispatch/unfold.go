@@ -338,7 +338,6 @@ func (s *Store) unfoldFire(ctx context.Context, t *Tx, fire run.HeldRun) error {
 	return err
 }
 
-// claimFire makes a separate claim of a fire.
 func claimFire(ctx context.Context, t *Tx, of int64, fire run.HeldRun) error {
 	// $1 token, $2 trigger, $3 scheduled instant, $4 job, $5 revision, $6 the other claim
 	insert := `INSERT INTO claims (token, node, claimed_at, ` + t.ClaimColumns() + `)

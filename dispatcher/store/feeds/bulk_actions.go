@@ -114,7 +114,6 @@ func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec)
 	return repeat.BulkCount{Total: min(n, repeat.MostBulkCounted), More: n > repeat.MostBulkCounted}, nil
 }
 
-// countSelected counts the jobs of an app that a filter selects, up to most.
 func (s *Store) countSelected(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
 	now, err := s.db.Now(ctx, s.db.Read)
 	if err != nil {
@@ -408,7 +407,6 @@ func moveBulk(ctx context.Context, t *dispatch.Tx, b bulkAction, to string, p bu
 	return err
 }
 
-// endBulk ends a bulk action that is at a cursor.
 func endBulk(ctx context.Context, t *dispatch.Tx, id int64, state repeat.BulkState, at string) error {
 	// $1 bulk action, $2 state, $3 now, $4 cursor
 	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '', tries = 0, try_at = 0

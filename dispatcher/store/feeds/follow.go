@@ -67,7 +67,6 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 	return done, err
 }
 
-// followEnds follows and removes locked ends.
 func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (done dispatcher.FollowedEnds, err error) {
 	if len(ends) == 0 {
 		return done, nil
@@ -225,7 +224,6 @@ type presentFollower struct {
 	revision int64
 }
 
-// findFollowersOfEnds returns the followers of the jobs of some ends.
 func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[followed][]presentFollower, error) {
 	ids := map[int64]bool{}
 	for _, e := range ends {

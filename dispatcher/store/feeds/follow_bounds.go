@@ -71,7 +71,6 @@ func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*fo
 	return room, err
 }
 
-// take adds the followers of an end.
 func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispatch.QueuedRun, link error) {
 	reason := dispatch.SkipChain
 	waiting, most := room.waiting+room.added, room.quotas.WaitingRuns
@@ -171,7 +170,6 @@ func shardsOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEn
 	return shards, nil
 }
 
-// without returns the ends that are not set aside.
 func (f *following) without(ends []dispatch.PendingEnd) []dispatch.PendingEnd {
 	if len(f.aside) == 0 {
 		return ends

@@ -172,7 +172,6 @@ func (s *objectiveStep) countTriggers(ctx context.Context, checked int64) (int64
 	return done, nil
 }
 
-// countSpan counts the fires of some triggers in a span.
 func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64) error {
 	// $1 job, $2 from, $3 to, $4 on: triggers
 	batch := s.Rows(0, 4, "", db.IDColumns...)

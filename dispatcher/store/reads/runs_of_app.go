@@ -344,7 +344,6 @@ func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w 
 	return append(page, further...), err
 }
 
-// misfiresOfJobs finds the latest misfires of an app job by job.
 func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of db.Conditions, limit int) ([]dispatcher.Misfire, error) {
 	// $1 app
 	jobs, err := db.Collect(ctx, s.db.Read, db.ScanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)

@@ -93,7 +93,6 @@ type oidcFlags struct {
 	OIDCScopes           []string `name:"oidc-scopes" env:"CARILLON_OIDC_SCOPES" placeholder:"SCOPE,..." help:"Scopes that a login asks for besides openid, for the claims that --oidc-claims names, such as groups."`
 }
 
-// given reports whether any of the flags is set.
 func (f oidcFlags) given() bool {
 	return f.OIDCIssuer+f.OIDCAudience+f.OIDCClaims+f.OIDCClientID+f.OIDCClientSecret+f.OIDCClientSecretFile != "" || len(f.OIDCScopes) > 0
 }

@@ -90,7 +90,6 @@ func (e *examination) checkRights(ctx context.Context, check string) {
 	}
 }
 
-// checkSchema compares the schema with this version.
 func (e *examination) checkSchema(ctx context.Context, check string) {
 	v, err := e.database.Schema(ctx)
 	migrate := "run carillon migrate, or leave out --no-migrate"

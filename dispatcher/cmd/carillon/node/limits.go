@@ -37,7 +37,6 @@ func (f limitFlags) check() error {
 		between("api-token-requests", f.APITokenRequests, 60, 10_000_000), proxies)
 }
 
-// proxies returns the networks of trusted proxies.
 func (f limitFlags) proxies() (limit.Proxies, error) {
 	var proxies limit.Proxies
 	var problems []error
@@ -52,7 +51,6 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 	return proxies, errors.Join(problems...)
 }
 
-// limits returns the limits of the API of a node.
 func (f limitFlags) limits(shares fileShares) apigate.Limits {
 	proxies, _ := f.proxies() // Check has validated it
 	most := int64(128 << 20)

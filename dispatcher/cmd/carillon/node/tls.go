@@ -130,7 +130,6 @@ type servedTLS struct {
 	served, seen [sha256.Size]byte
 }
 
-// serveTLS loads the files of the API at an address.
 func serveTLS(files tlsFiles, address net.Addr, log *slog.Logger) (*servedTLS, error) {
 	s := &servedTLS{files: files, address: address, log: log}
 	if files == (tlsFiles{}) {
