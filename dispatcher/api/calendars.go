@@ -38,7 +38,19 @@ func (a *API) putCalendar(r *request) (response, error) {
 func (a *API) deleteCalendar(r *request) (response, error) {
 	switch when := r.URL.Query().Get("when_unused"); when {
 	case "true":
-		return a.deleteCalendarWhenUnused(r)
+		// While the calendar is in use, the response is 202 with the marked calendar.
+		change, err := a.gate.Change(r.Request)
+		if err != nil {
+			return response{}, err
+		}
+		marked, err := a.store.DeleteCalendarWhenUnused(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
+		switch {
+		case err != nil:
+			return response{}, a.gate.ExplainFailed(r.Request, change, err)
+		case marked == nil:
+			return response{status: http.StatusNoContent}, nil
+		}
+		return response{status: http.StatusAccepted, revision: marked.Revision, body: *marked}, nil
 	case "", "false":
 	default:
 		return response{}, &input.Problem{Path: "/when_unused", Code: input.CodeEnum,
@@ -48,20 +60,4 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 		return withRemedy(err, dispatcher.ErrInUse, input.CodeCalendarInUse, "remove it there first, or delete it with ?when_unused=true")
 	})
-}
-
-// deleteCalendarWhenUnused responds 204 if the calendar is unused, otherwise 202 with the marked calendar.
-func (a *API) deleteCalendarWhenUnused(r *request) (response, error) {
-	change, err := a.gate.Change(r.Request)
-	if err != nil {
-		return response{}, err
-	}
-	marked, err := a.store.DeleteCalendarWhenUnused(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
-	switch {
-	case err != nil:
-		return response{}, a.gate.ExplainFailed(r.Request, change, err)
-	case marked == nil:
-		return response{status: http.StatusNoContent}, nil
-	}
-	return response{status: http.StatusAccepted, revision: marked.Revision, body: *marked}, nil
 }

@@ -120,7 +120,7 @@ func (a *API) listEndpoints(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return pagedByName(r, endpointID, func(page input.Page) ([]target.Endpoint, error) {
+	return pagedByName(r, func(e target.Endpoint) string { return e.ID }, func(page input.Page) ([]target.Endpoint, error) {
 		stored, err := a.store.Endpoints(r.Context(), app, name, time.Time{}, page)
 		if err != nil || len(named) == 0 {
 			return stored, err
@@ -159,8 +159,6 @@ func (a *API) egressOf(ctx context.Context, name string) (egress target.EgressBo
 	}
 	return egress, err
 }
-
-func endpointID(e target.Endpoint) string { return e.ID }
 
 func byEndpointID(a, b target.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 

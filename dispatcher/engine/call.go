@@ -120,27 +120,14 @@ func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
 		return proceed
 	}
 	failpoint.Hit(failpoint.BeforeCallbackEnd)
-	a.outcome = endOfAccepted(*a.run.Accepted, a.run.ClaimedAt, e.clock.Now())
-	e.ended(ctx, a)
-	if a.call.Slots > 0 || occupies(a) {
-		e.slots.took(a.run.HeldRun) // the end of the run gives it back
-	}
-	e.record(ctx, a.run, a.outcome, e.nextOfFailed(a.run, a.call, a.outcome))
-	if e.opts.OnOutcome != nil {
-		e.opts.OnOutcome(a.call, a.outcome)
-	}
-	return finished
-}
-
-// endOfAccepted returns the outcome of an attempt that its target accepted, by the database's clock.
-func endOfAccepted(of run.AcceptedAttempt, claimed, now time.Time) run.Outcome {
+	of := *a.run.Accepted
 	o := run.Outcome{
-		State: run.TimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: run.ClassCallbackTime,
+		State: run.TimedOut, StartedAt: of.StartedAt, EndedAt: e.clock.Now(), HTTPStatus: of.HTTPStatus, Class: run.ClassCallbackTime,
 		Error: fmt.Sprintf("no callback came in time; the target has %s after it accepted the attempt, and after each heartbeat",
 			input.Duration(of.Within)),
 	}
 	if o.StartedAt.IsZero() {
-		o.StartedAt = claimed
+		o.StartedAt = a.run.ClaimedAt
 	}
 	switch {
 	case of.TimedOut:
@@ -151,5 +138,14 @@ func endOfAccepted(of run.AcceptedAttempt, claimed, now time.Time) run.Outcome {
 	if o.Error == "" {
 		o.Error = "the target said so by its callback"
 	}
-	return o
+	a.outcome = o
+	e.ended(ctx, a)
+	if a.call.Slots > 0 || occupies(a) {
+		e.slots.took(a.run.HeldRun) // the end of the run gives it back
+	}
+	e.record(ctx, a.run, a.outcome, e.nextOfFailed(a.run, a.call, a.outcome))
+	if e.opts.OnOutcome != nil {
+		e.opts.OnOutcome(a.call, a.outcome)
+	}
+	return finished
 }

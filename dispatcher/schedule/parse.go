@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,7 +173,11 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []
 		}
 	}
 	p.source = seconds{&zoned{wall: &wallClock{fields: f}, zone: loc, gap: spec.Gap, overlap: overlap}}
-	p.meaning = meaningOf(f, spec.Gap, overlap)
+	days := f.days
+	if days.either && (days.dom == everyDay || days.dow == everyWeekday) {
+		days = dayRule{dom: everyDay, dow: everyWeekday}
+	}
+	p.meaning = meaning{times: cronTimes{f.second, f.minute, f.hour, f.month, f.year, days}, gap: cmp.Or(spec.Gap, GapSkip), overlap: overlap, zoned: true}
 	return nil
 }
 

@@ -169,18 +169,6 @@ type (
 	}
 )
 
-// meaningOf returns the meaning of the fields of a cron expression; gap and overlap are those in effect.
-func meaningOf(f fields, gap Gap, overlap Overlap) meaning {
-	days := f.days
-	if days.either && (days.dom == everyDay || days.dow == everyWeekday) {
-		days = dayRule{dom: everyDay, dow: everyWeekday}
-	}
-	if gap == "" {
-		gap = GapSkip
-	}
-	return meaning{times: cronTimes{f.second, f.minute, f.hour, f.month, f.year, days}, gap: gap, overlap: overlap, zoned: true}
-}
-
 // SameGrid reports whether two schedules of one trigger count the same instants from the same start: they differ only
 // in the rules for daylight saving, the end, the repeat count, the calendar and the jitter.
 func (s *Schedule) SameGrid(other *Schedule) bool {

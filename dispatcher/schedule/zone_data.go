@@ -230,7 +230,19 @@ func loadZone(file *zip.File) (*time.Location, error) {
 // unknown explains why a name is not valid, and suggests the name that was probably meant.
 func (z *Zones) unknown(name string) *input.Problem {
 	if m := offsetPattern.FindStringSubmatch(name); m != nil {
-		return offsetProblem(m[1], m[2], m[3])
+		// Etc/GMT zones count west as positive, as POSIX does, hence the reversed sign.
+		sign, minutes := m[1], m[3]
+		h, _ := strconv.Atoi(m[2]) // one or two digits by the pattern
+		reversed := map[string]string{"+": "-", "-": "+"}[sign]
+		switch {
+		case h == 0 && strings.Trim(minutes, "0") == "":
+			return problemf(input.CodeTZOffset, "an offset is not a zone; use UTC")
+		case strings.Trim(minutes, "0") != "" || h > 14 || h > 12 && sign == "-":
+			return problemf(input.CodeTZOffset, "an offset is not a zone; use the IANA name of a place, such as Asia/Kolkata")
+		}
+		return problemf(input.CodeTZOffset,
+			"an offset is not a zone; use Etc/GMT%s%d (its sign is reversed), or the IANA name of a place to follow daylight saving",
+			reversed, h)
 	}
 	folded := strings.ToLower(name)
 	if folded == "local" || folded == "localtime" || folded == "system" {
@@ -247,22 +259,6 @@ func (z *Zones) unknown(name string) *input.Problem {
 		}
 	}
 	return problemf(input.CodeTZUnknown, "not an IANA zone; use a name such as Europe/Berlin, or UTC")
-}
-
-// offsetProblem suggests a zone for a fixed offset. Etc/GMT zones count west as positive, as POSIX
-// does, hence the reversed sign.
-func offsetProblem(sign, hours, minutes string) *input.Problem {
-	h, _ := strconv.Atoi(hours) // one or two digits by the pattern
-	reversed := map[string]string{"+": "-", "-": "+"}[sign]
-	switch {
-	case h == 0 && strings.Trim(minutes, "0") == "":
-		return problemf(input.CodeTZOffset, "an offset is not a zone; use UTC")
-	case strings.Trim(minutes, "0") != "" || h > 14 || h > 12 && sign == "-":
-		return problemf(input.CodeTZOffset, "an offset is not a zone; use the IANA name of a place, such as Asia/Kolkata")
-	}
-	return problemf(input.CodeTZOffset,
-		"an offset is not a zone; use Etc/GMT%s%d (its sign is reversed), or the IANA name of a place to follow daylight saving",
-		reversed, h)
 }
 
 // Files of a zoneinfo directory that name its release.

@@ -98,23 +98,6 @@ func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app
 			return access.Export{}, err
 		}
 	}
-	return e.export(ctx, api)
-}
-
-// enable undoes disabled. The request or the response of disabled may have been lost.
-func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error {
-	app, err := api.App(ctx, e.App)
-	if err == nil && !app.Enabled {
-		_, err = api.PatchApp(ctx, e.App, true, client.Condition{})
-	}
-	if err != nil {
-		return fmt.Errorf("app %s may still be disabled, so enable it: %w", e.App, err)
-	}
-	return nil
-}
-
-// export retries until the app can be exported.
-func (e *appExportCommand) export(ctx context.Context, api *client.Client) (access.Export, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Std())
 	defer cancel()
 	var why error // why the app cannot be exported yet
@@ -132,6 +115,18 @@ func (e *appExportCommand) export(ctx context.Context, api *client.Client) (acce
 		case <-time.After(100*time.Millisecond + rand.N(100*time.Millisecond)):
 		}
 	}
+}
+
+// enable undoes disabled. The request or the response of disabled may have been lost.
+func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error {
+	app, err := api.App(ctx, e.App)
+	if err == nil && !app.Enabled {
+		_, err = api.PatchApp(ctx, e.App, true, client.Condition{})
+	}
+	if err != nil {
+		return fmt.Errorf("app %s may still be disabled, so enable it: %w", e.App, err)
+	}
+	return nil
 }
 
 // appImportCommand creates an app.

@@ -33,16 +33,6 @@ type bulkFilterFlags struct {
 	periodFlags
 }
 
-// filter returns the filter of the flags. The API checks which flags an action accepts.
-func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
-	from, to, err := f.period(now)
-	if err != nil {
-		return repeat.BulkFilter{}, &usageError{err}
-	}
-	return repeat.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: run.State(f.Result), State: f.State,
-		Job: f.Job, Class: run.Class(f.Class), From: from, To: to}, nil
-}
-
 type bulkStartCommand struct {
 	apiFlags
 	outputFlags
@@ -62,10 +52,13 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 		return &usageError{errors.New("give --dry-run to count what the action would change, or --yes to begin it; only with --yes, " +
 			"--watch waits for its end")}
 	}
-	filter, err := s.filter(time.Now())
+	from, to, err := s.period(time.Now())
 	if err != nil {
-		return err
+		return &usageError{err}
 	}
+	// The API checks which flags an action accepts.
+	filter := repeat.BulkFilter{Name: s.Name, Host: s.Host, Labels: s.Label, Result: run.State(s.Result), State: s.State,
+		Job: s.Job, Class: run.Class(s.Class), From: from, To: to}
 	spec := repeat.BulkSpec{Action: repeat.BulkVerb(s.Action), Filter: filter, Reason: s.Reason}
 	if err := spec.Validate(); err != nil {
 		return &usageError{err}

@@ -49,8 +49,18 @@ type connection struct {
 	clientTLSFlags
 }
 
+// newClient returns a client of the API. Its errors name the flags.
 func (c connection) newClient() (*client.Client, error) {
-	return c.clientTLSFlags.newClient(c.endpoint, c.token)
+	called := client.Certificates{CACert: "--ca-cert (CARILLON_CA_CERT)", ClientCert: "--client-cert", ClientKey: "--client-key"}
+	transport, err := client.Certificates(c.clientTLSFlags).Transport(called)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	made, err := client.New(c.endpoint, c.token, client.Options{UserAgent: "carillon/" + version, Transport: transport})
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--endpoint: %w", err)}
+	}
+	return made, nil
 }
 
 // connection chooses the endpoint and the token. A token is sent only to its own endpoint: either all settings come
@@ -110,18 +120,4 @@ type clientTLSFlags struct {
 	CACert     string `group:"api" env:"CARILLON_CA_CERT" placeholder:"FILE" help:"Certificates of the authorities that the API's certificate may come from. Default: those of this machine."`
 	ClientCert string `group:"api" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Client certificate, for nodes with --client-ca. Needs --client-key."`
 	ClientKey  string `group:"api" env:"CARILLON_CLIENT_KEY" placeholder:"FILE" help:"Private key of the client certificate."`
-}
-
-// newClient returns a client of the API. Its errors name the flags.
-func (f clientTLSFlags) newClient(endpoint, token string) (*client.Client, error) {
-	called := client.Certificates{CACert: "--ca-cert (CARILLON_CA_CERT)", ClientCert: "--client-cert", ClientKey: "--client-key"}
-	transport, err := client.Certificates(f).Transport(called)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	c, err := client.New(endpoint, token, client.Options{UserAgent: "carillon/" + version, Transport: transport})
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--endpoint: %w", err)}
-	}
-	return c, nil
 }

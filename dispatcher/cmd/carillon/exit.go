@@ -40,10 +40,6 @@ func fail(c console, err error) int {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(c.err, "carillon:", plain(line))
 	}
-	return exitCode(err)
-}
-
-func exitCode(err error) int {
 	var usage *usageError
 	var invalid *node.InvalidError
 	var negative *negativeError

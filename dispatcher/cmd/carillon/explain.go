@@ -184,7 +184,11 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 			return err
 		}
 		for _, part := range page.Items {
-			add(totals, part)
+			if sum, known := totals[part.Job+"/"+part.Trigger]; known { // on an earlier page
+				sum.Extend(part)
+			} else {
+				totals[part.Job+"/"+part.Trigger] = &part
+			}
 		}
 		leaks = append(leaks, page.Leaks...)
 		seen.say(len(totals))
@@ -192,17 +196,6 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 			return errors.Join(v.print(c, totals), v.printLeaks(c, leaks))
 		}
 	}
-}
-
-// add joins the pages of a trigger's verification.
-func add(totals map[string]*verify.Trigger, part verify.Trigger) {
-	name := part.Job + "/" + part.Trigger
-	sum, known := totals[name]
-	if !known {
-		totals[name] = &part
-		return
-	}
-	sum.Extend(part)
 }
 
 func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {

@@ -59,27 +59,23 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	}
 	return printObject(r.outputFlags, c, one, func(l *lines) {
 		showRun(l, one, r.Body)
-		showShards(l, shards)
+		if len(shards) > 0 {
+			l.paragraph()
+		}
+		for _, one := range slices.Backward(shards) {
+			text := string(one.State)
+			if one.Attempt > 1 {
+				text += fmt.Sprintf(" at attempt %d", one.Attempt)
+			}
+			if one.Shard.Endpoint != "" {
+				text += ", made for " + one.Shard.Endpoint
+			}
+			if one.Error != "" {
+				text += ", " + one.Error
+			}
+			l.add(fmt.Sprint("shard ", one.Shard.Index), stateCell(text))
+		}
 	})
-}
-
-func showShards(l *lines, shards []run.Run) {
-	if len(shards) > 0 {
-		l.paragraph()
-	}
-	for _, one := range slices.Backward(shards) {
-		text := string(one.State)
-		if one.Attempt > 1 {
-			text += fmt.Sprintf(" at attempt %d", one.Attempt)
-		}
-		if one.Shard.Endpoint != "" {
-			text += ", made for " + one.Shard.Endpoint
-		}
-		if one.Error != "" {
-			text += ", " + one.Error
-		}
-		l.add(fmt.Sprint("shard ", one.Shard.Index), stateCell(text))
-	}
 }
 
 func showRun(l *lines, r run.Run, body bool) {

@@ -78,6 +78,19 @@ type zonesFlags struct {
 	outputFlags
 }
 
+// call makes a request for the status, and prints it.
+func (z *zonesFlags) call(ctx context.Context, c console, do func(*client.Client, context.Context) (dispatcher.ZoneStatus, error)) error {
+	api, err := z.client(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := do(api, ctx)
+	if err != nil {
+		return err
+	}
+	return z.print(c, status)
+}
+
 func (z *zonesFlags) print(c console, status dispatcher.ZoneStatus) error {
 	return printObject(z.outputFlags, c, status, func(l *lines) {
 		if status.Release == "" {
@@ -97,15 +110,7 @@ type zonesShowCommand struct{ zonesFlags }
 
 // Run prints the setting.
 func (z *zonesShowCommand) Run(ctx context.Context, c console) error {
-	api, err := z.client(ctx)
-	if err != nil {
-		return err
-	}
-	status, err := api.Zones(ctx)
-	if err != nil {
-		return err
-	}
-	return z.print(c, status)
+	return z.call(ctx, c, (*client.Client).Zones)
 }
 
 // zonesResetCommand removes the setting.
@@ -113,15 +118,7 @@ type zonesResetCommand struct{ zonesFlags }
 
 // Run removes it.
 func (z *zonesResetCommand) Run(ctx context.Context, c console) error {
-	api, err := z.client(ctx)
-	if err != nil {
-		return err
-	}
-	status, err := api.ResetZones(ctx)
-	if err != nil {
-		return err
-	}
-	return z.print(c, status)
+	return z.call(ctx, c, (*client.Client).ResetZones)
 }
 
 // zonesUseCommand sets the data of all nodes.

@@ -141,7 +141,19 @@ func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 			mine = append(mine, run)
 		}
 	}
-	c.submitMissed(ctx, id, mine, now)
+	// The node holds these without knowing it. Those for which the pool has no room stay missing.
+	var admitted []*plan.Held
+	for _, run := range c.Plan.HeldBy(id, mine) {
+		if c.Pool.Admit(run.Queue) == pool.Admitted {
+			admitted = append(admitted, run)
+		} else {
+			c.missing[pool.KeyOf(run.HeldRun)] = now.Add(-c.Options.Handler)
+		}
+	}
+	if len(admitted) > 0 {
+		c.Log.WarnContext(ctx, "runs reclaimed", "reason", "claim_committed_late", "node", id.String(), "count", len(admitted))
+		c.Pool.Submit(admitted)
+	}
 	c.reclaimAt = now
 	return nil
 }
@@ -159,23 +171,6 @@ func (c *Chores) missesAttempts(now time.Time) bool { return c.inDoubt(now) || l
 // ago, or a rollback was noticed or resolved.
 func (c *Chores) inDoubt(now time.Time) bool {
 	return c.Claims.Doubted(now, c.Options.DeadAfter+2*c.Options.Handler)
-}
-
-// submitMissed submits runs that the node holds without knowing it, as far as the pool has room for them. The others
-// stay missing.
-func (c *Chores) submitMissed(ctx context.Context, id run.NodeID, mine []run.HeldRun, now time.Time) {
-	var admitted []*plan.Held
-	for _, run := range c.Plan.HeldBy(id, mine) {
-		if c.Pool.Admit(run.Queue) == pool.Admitted {
-			admitted = append(admitted, run)
-		} else {
-			c.missing[pool.KeyOf(run.HeldRun)] = now.Add(-c.Options.Handler)
-		}
-	}
-	if len(admitted) > 0 {
-		c.Log.WarnContext(ctx, "runs reclaimed", "reason", "claim_committed_late", "node", id.String(), "count", len(admitted))
-		c.Pool.Submit(admitted)
-	}
 }
 
 // left is what belongs to this node in the database without an attempt on the node: slots, and runs that it has begun.

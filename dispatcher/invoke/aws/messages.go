@@ -32,10 +32,17 @@ func Queues(node *identity.Node) attempt.Func {
 	return queues{newClients(node, func(c aws.Config) sendMessage {
 		client := sqs.NewFromConfig(c)
 		return func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
-			url, err := queueURL(ctx, client.Options(), queue)
+			// The URL identifies the queue. Requests do not go there: the SDK chooses the endpoint.
+			o := client.Options()
+			of, err := arn.Parse(queue)
 			if err != nil {
 				return nil, err
 			}
+			endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint})
+			if err != nil {
+				return nil, err
+			}
+			url := endpoint.URI.JoinPath(of.AccountID, of.Resource).String()
 			input.QueueUrl = aws.String(url)
 			return client.SendMessage(ctx, input)
 		}
@@ -63,19 +70,6 @@ func (q queues) call(ctx context.Context, call target.Call, started time.Time) r
 		}
 		return sent(output.ResultMetadata, output.MessageId), attempt.ReturnedState{}, nil
 	})
-}
-
-// queueURL returns the URL that identifies a queue in the API. Requests do not go there: the SDK chooses the endpoint.
-func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) {
-	of, err := arn.Parse(queue)
-	if err != nil {
-		return "", err
-	}
-	endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint})
-	if err != nil {
-		return "", err
-	}
-	return endpoint.URI.JoinPath(of.AccountID, of.Resource).String(), nil
 }
 
 // sent is the outcome of a message that AWS has accepted.

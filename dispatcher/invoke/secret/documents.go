@@ -115,7 +115,20 @@ func (d *documents) entry(key documentKey) *document {
 	e, ok := d.of[key]
 	if !ok {
 		if len(d.of) >= mostDocuments || d.bytes > mostDocumentBytes {
-			d.evict()
+			// The tenth of the secrets that were due first, or have not been read, makes room.
+			var keys []documentKey
+			for key, e := range d.of {
+				if e.reading == nil {
+					keys = append(keys, key)
+				}
+			}
+			slices.SortFunc(keys, func(a, b documentKey) int {
+				return cmp.Or(d.of[a].next.Compare(d.of[b].next), cmp.Compare(a.Name, b.Name))
+			})
+			for _, key := range keys[:(len(keys)+9)/10] {
+				d.bytes -= len(d.of[key].text)
+				delete(d.of, key)
+			}
 		}
 		e = &document{}
 		d.of[key] = e
@@ -186,22 +199,5 @@ func (d *documents) report(ctx context.Context, key documentKey, e *document, er
 	case err != nil && e.err == nil:
 		d.log.WarnContext(ctx, "secret cannot be read", "app", key.app, "secret", key.Whole(),
 			"last_value_used", secretmanager.IsTemporary(err) && !e.readAt.IsZero() && d.keep > 0, "err", err)
-	}
-}
-
-// evict drops the tenth of the secrets that were due first, or have not been read. d.mu is held.
-func (d *documents) evict() {
-	var keys []documentKey
-	for key, e := range d.of {
-		if e.reading == nil {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, func(a, b documentKey) int {
-		return cmp.Or(d.of[a].next.Compare(d.of[b].next), cmp.Compare(a.Name, b.Name))
-	})
-	for _, key := range keys[:(len(keys)+9)/10] {
-		d.bytes -= len(d.of[key].text)
-		delete(d.of, key)
 	}
 }

@@ -128,11 +128,7 @@ func Partitioned(ctx context.Context, db *sql.DB, without Capabilities) (bool, e
 	case without.Has(DayPartitions):
 		return false, nil
 	}
-	return canPartition(ctx, db)
-}
-
-// canPartition makes a partition as the clean-up does, and removes it.
-func canPartition(ctx context.Context, db *sql.DB) (bool, error) {
+	// As the clean-up does, it makes a partition and removes it.
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err

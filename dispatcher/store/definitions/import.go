@@ -98,28 +98,6 @@ func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Exp
 	return app, err
 }
 
-// finishImport makes a completely written app live, as its export has it.
-func finishImport(ctx context.Context, t *dispatch.Tx, export access.Export) (access.App, error) {
-	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
-	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
-		WHERE id = $1 RETURNING ` + appColumns
-	id, name := run.AppID(export.App.Name), export.App.Name
-	written, err := FindApp(ctx, t, name, "")
-	if err != nil {
-		return written, err
-	}
-	app, _, err := db.First(ctx, t, scanApp, finish, id, export.App.Enabled, export.App.Enabled && !written.Bounds.Suspended)
-	if err == nil {
-		_, err = followApp(ctx, t, id, MostImported)
-	}
-	if err != nil {
-		return app, err
-	}
-	t.Notify(dispatcher.Notification{App: name})
-	t.Notify(dispatcher.Notification{Adopt: true})
-	return app, auditImport(ctx, t, export, app)
-}
-
 // endLeftRuns ends some waiting runs of an app that was deleted here, as nodes do: they moved with the app and may run
 // elsewhere. Runs that come back with the app are imported later. more is true if further runs wait.
 func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, err error) {

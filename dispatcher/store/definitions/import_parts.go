@@ -228,8 +228,24 @@ func (i *AppImport) finish(ctx context.Context, t *dispatch.Tx) (err error) {
 			return err
 		}
 	}
-	i.app, err = finishImport(ctx, t, i.export)
-	return err
+	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
+	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
+		WHERE id = $1 RETURNING ` + appColumns
+	id, app := run.AppID(i.export.App.Name), i.export.App
+	written, err := FindApp(ctx, t, app.Name, "")
+	if err != nil {
+		return err
+	}
+	i.app, _, err = db.First(ctx, t, scanApp, finish, id, app.Enabled, app.Enabled && !written.Bounds.Suspended)
+	if err == nil {
+		_, err = followApp(ctx, t, id, MostImported)
+	}
+	if err != nil {
+		return err
+	}
+	t.Notify(dispatcher.Notification{App: app.Name})
+	t.Notify(dispatcher.Notification{Adopt: true})
+	return auditImport(ctx, t, i.export, i.app)
 }
 
 // holdImport extends the time that an import has. ErrConflict: it was cut off, and another change has taken it over.

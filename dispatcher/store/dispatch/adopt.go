@@ -220,7 +220,18 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	item := func(run dispatcher.Adoptable) string { return run.String() }
 	runs = WithoutAsides(s.Asides, work, runs, item, cmp.Or(query.Now, db.WallClock())) // could not be set aside
 	err := InParts(ctx, s.OfStored, runs, func(part []dispatcher.Adoptable) error {
-		adopted, err := s.adoptPart(ctx, query, part)
+		adopt := s.Hot.Adopt
+		if query.Retries || query.WaitsFor != 0 {
+			adopt = s.Hot.Retry
+		}
+		var at, trigger, wait []int64
+		var kind []int32
+		for _, run := range db.SortedBy(part, func(r dispatcher.Adoptable) run.Key { return r.Key }) {
+			at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
+			kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
+		}
+		args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.db.Batch(at, trigger, kind, wait)...)
+		adopted, err := s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
 		held = append(held, adopted...)
 		return err
 	}, func(run dispatcher.Adoptable, why error) error {
@@ -230,22 +241,6 @@ func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}
 	return db.SortedBy(held, db.HeldKey), nil
-}
-
-// adoptPart is Adopt for runs in one statement.
-func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
-	adopt := s.Hot.Adopt
-	if query.Retries || query.WaitsFor != 0 {
-		adopt = s.Hot.Retry
-	}
-	var at, trigger, wait []int64
-	var kind []int32
-	for _, run := range db.SortedBy(runs, func(r dispatcher.Adoptable) run.Key { return r.Key }) {
-		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
-		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
-	}
-	args := append([]any{int64(query.Node), int64(query.Token), db.OrZero(query.Now)}, s.db.Batch(at, trigger, kind, wait)...)
-	return s.readHeld(ctx, db.OtherTimeout, newAdoptedRow(), adopt, args)
 }
 
 // A dead node without rows is not checked each time: next to a long snapshot that would cost as much as all its old

@@ -24,12 +24,6 @@ type consoleFlags struct {
 	ConsoleURL string `env:"CARILLON_CONSOLE_URL" placeholder:"URL" help:"URL at which people reach this node, with the path of a proxy, such as https://ops.example.com/carillon: the console is at /console/ below it. --oidc-client-id needs it."`
 }
 
-// check refuses an invalid URL of a node.
-func (f consoleFlags) check() error {
-	_, err := f.consoleURL()
-	return err
-}
-
 // consoleURL returns the URL; nil if it is not given.
 func (f consoleFlags) consoleURL() (*url.URL, error) {
 	if f.ConsoleURL == "" {

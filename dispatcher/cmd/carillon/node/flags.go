@@ -69,12 +69,14 @@ type secretFlags struct {
 // Check validates the values that the types of flags cannot, and returns all problems.
 func (s *Flags) Check() error {
 	_, certificate := s.files()
+	_, console := s.consoleURL()
 	return errors.Join(
-		s.DatabaseFlag.Check(), s.notifyFlag.check(s.DatabaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		s.limitFlags.check(), s.consoleFlags.check(),
+		s.DatabaseFlag.Check(), s.notifyFlag.check(s.DatabaseFlag), s.intervalFlags.check(), s.poolFlags.check(),
+		between("breaker-failures", s.BreakerFailures, 0, 10_000), between("host-rate", s.HostRate, 0, 100_000),
+		s.limitFlags.check(), console,
 		s.KeysFlag.check(), checkListen(s.Listen), certificate,
 		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
-		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
+		between("audit-retention", s.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention), s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
 	)
 }
 
@@ -184,10 +186,6 @@ type auditFlag struct {
 	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
 }
 
-func (f auditFlag) check() error {
-	return between("audit-retention", f.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention)
-}
-
 // memberFlags are the node's name and its place among the nodes.
 type memberFlags struct {
 	NodeName string            `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Name of this node. Default: the host name."`
@@ -294,10 +292,6 @@ func (f poolFlags) check() error {
 type hostFlags struct {
 	BreakerFailures int `env:"CARILLON_BREAKER_FAILURES" default:"20" help:"Failures of a host in a row after which this node pauses its calls, for five seconds at first and up to two minutes, 0 to 10000. 0: never."`
 	HostRate        int `env:"CARILLON_HOST_RATE" default:"0" help:"Requests per second to one host, 0 to 100000. Further runs are deferred. 0: no limit."`
-}
-
-func (f hostFlags) check() error {
-	return errors.Join(between("breaker-failures", f.BreakerFailures, 0, 10_000), between("host-rate", f.HostRate, 0, 100_000))
 }
 
 // between returns a problem if a flag is out of bounds.
