@@ -86,7 +86,13 @@ func showJob(v *visit) (content, error) {
 	page.addStrips(v)
 	page.Runs = kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: app, Job: name, Page: input.Page{Limit: runsOfJob}}))
 	page.addCharts(v)
-	page.addHealth(v)
+	page.Health = healthOf(page.Runs.Value.Items)
+	page.Health.Alerts = kit.ReadPart(v.client.AlertStates(v.Context(), alert.StateQuery{
+		App: page.App, Job: page.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
+	}))
+	if f := page.Health.Failure; f != nil && f.Class == run.ClassCircuitOpen {
+		page.Health.Failure = attempted(v, *f)
+	}
 	page.addDetails(v)
 	return content{Title: v.Texts.Text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
 }
@@ -276,17 +282,6 @@ type hostWait struct {
 
 // alertsOfJob is how many conditions the top of a job's page has.
 const alertsOfJob = 10
-
-// addHealth adds the results of the latest runs and the alerts.
-func (p *jobPage) addHealth(v *visit) {
-	p.Health = healthOf(p.Runs.Value.Items)
-	p.Health.Alerts = kit.ReadPart(v.client.AlertStates(v.Context(), alert.StateQuery{
-		App: p.App, Job: p.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
-	}))
-	if f := p.Health.Failure; f != nil && f.Class == run.ClassCircuitOpen {
-		p.Health.Failure = attempted(v, *f)
-	}
-}
 
 // attempted returns a run with the failure of its latest real attempt: a deferred run itself shows the deferral.
 func attempted(v *visit, r run.Run) *run.Run {

@@ -48,7 +48,17 @@ func showTimeline(v *visit) (content, error) {
 		page.Apps = apps.Items
 		return content{Data: page}, err
 	}
-	page.readSpan(v)
+	page.From, page.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
+	page.Problems = v.readBounds(&page.From, &page.To)
+	if v.query("from") != "" && v.query("to") == "" {
+		page.To = page.From.Add(timelinePast + timelineNext)
+	}
+	if v.query("to") != "" && v.query("from") == "" {
+		page.From = page.To.Add(-timelinePast - timelineNext)
+	}
+	if len(page.Problems) == 0 && !page.To.After(page.From) {
+		page.Problems = append(page.Problems, v.Texts.Text("timeline.order"))
+	}
 	if len(page.Problems) > 0 {
 		return content{Data: page}, nil
 	}
@@ -68,21 +78,6 @@ func showTimeline(v *visit) (content, error) {
 	page.Legend = page.Chart.Legend()
 	page.addLinks(v)
 	return content{Data: page, Refresh: true}, nil
-}
-
-// readSpan reads the time in the URL.
-func (p *timelinePage) readSpan(v *visit) {
-	p.From, p.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
-	p.Problems = v.readBounds(&p.From, &p.To)
-	if v.query("from") != "" && v.query("to") == "" {
-		p.To = p.From.Add(timelinePast + timelineNext)
-	}
-	if v.query("to") != "" && v.query("from") == "" {
-		p.From = p.To.Add(-timelinePast - timelineNext)
-	}
-	if len(p.Problems) == 0 && !p.To.After(p.From) {
-		p.Problems = append(p.Problems, v.Texts.Text("timeline.order"))
-	}
 }
 
 // addLinks adds links to the times before and after.

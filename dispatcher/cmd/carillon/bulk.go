@@ -135,24 +135,27 @@ func (f *bulkFlags) read(
 	return api, found, err
 }
 
-type bulkShowCommand struct{ bulkFlags }
-
-func (s *bulkShowCommand) Run(ctx context.Context, c console) error {
-	_, found, err := s.read(ctx, (*client.Client).BulkAction)
+// show prints the bulk action that one of the calls of a client returns.
+func (f *bulkFlags) show(
+	ctx context.Context, c console, call func(*client.Client, context.Context, string, string) (repeat.BulkAction, error),
+) error {
+	_, found, err := f.read(ctx, call)
 	if err != nil {
 		return err
 	}
-	return printObject(s.outputFlags, c, found, func(l *lines) { showBulk(l, found) })
+	return printObject(f.outputFlags, c, found, func(l *lines) { showBulk(l, found) })
+}
+
+type bulkShowCommand struct{ bulkFlags }
+
+func (s *bulkShowCommand) Run(ctx context.Context, c console) error {
+	return s.show(ctx, c, (*client.Client).BulkAction)
 }
 
 type bulkCancelCommand struct{ bulkFlags }
 
 func (s *bulkCancelCommand) Run(ctx context.Context, c console) error {
-	_, changed, err := s.read(ctx, (*client.Client).CancelBulkAction)
-	if err != nil {
-		return err
-	}
-	return printObject(s.outputFlags, c, changed, func(l *lines) { showBulk(l, changed) })
+	return s.show(ctx, c, (*client.Client).CancelBulkAction)
 }
 
 func showBulk(l *lines, b repeat.BulkAction) {

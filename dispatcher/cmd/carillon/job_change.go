@@ -93,15 +93,7 @@ func (r *runRetryCommand) Run(ctx context.Context, c console) error {
 type runCancelCommand struct{ runFlags }
 
 func (r *runCancelCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client(ctx)
-	if err != nil {
-		return err
-	}
-	run, err := api.CancelRun(ctx, r.ID)
-	if err != nil {
-		return err
-	}
-	return printRunLine(c, r.outputFlags, run)
+	return r.call(ctx, c, (*client.Client).CancelRun)
 }
 
 // printRunLine prints a run; for people, as one line.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -115,13 +116,5 @@ type slotReleaseCommand struct{ runFlags }
 
 // Run frees them.
 func (s *slotReleaseCommand) Run(ctx context.Context, c console) error {
-	api, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
-	run, err := api.ReleaseRun(ctx, s.ID)
-	if err != nil {
-		return err
-	}
-	return printRunLine(c, s.outputFlags, run)
+	return s.call(ctx, c, (*client.Client).ReleaseRun)
 }

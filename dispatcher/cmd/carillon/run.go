@@ -32,6 +32,19 @@ type runFlags struct {
 	ID string `arg:"" help:"Id of the run."`
 }
 
+// call changes the run, and prints it.
+func (r *runFlags) call(ctx context.Context, c console, change func(*client.Client, context.Context, string) (run.Run, error)) error {
+	api, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	changed, err := change(api, ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	return printRunLine(c, r.outputFlags, changed)
+}
+
 type runShowCommand struct {
 	runFlags
 	Body bool `help:"Print the stored response bodies in full, not only their first lines."`

@@ -329,7 +329,22 @@ func (f *Fleet) sharesIn(r *roster, apps []string, required []input.Labels, leas
 	i, ok := r.find(f.node)
 	switch {
 	case ok:
-		return r.shares(&r.live[i], required, least, most)
+		node := &r.live[i]
+		var all []Share
+		for _, apps := range r.appGroups(node) {
+			for _, labels := range r.labelGroups(node, apps.id, required) {
+				one := class{app: apps.id, labels: labels.example}
+				ranges := rangesOf(r.of(one), node.ID, least, most)
+				if len(r.yielding) > 0 {
+					one.long = true
+					ranges = append(ranges, rangesOf(r.of(one), node.ID, least, most)...)
+				}
+				for _, ids := range merged(ranges) {
+					all = append(all, Share{apps: apps.names, labels: labels.sets, idRange: ids})
+				}
+			}
+		}
+		return all
 	case len(r.live) == 0:
 		return everything(apps)
 	}

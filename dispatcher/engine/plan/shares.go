@@ -144,26 +144,6 @@ type Share struct {
 // everything is the share that has all triggers of some apps.
 func everything(apps []string) []Share { return []Share{{apps: apps}} }
 
-// shares returns the triggers for which node has one of the ranks from least to most, and perhaps some more, which rank
-// filters out. required are the sets of labels that jobs require.
-func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, most int) []Share {
-	var all []Share
-	for _, apps := range r.appGroups(node) {
-		for _, labels := range r.labelGroups(node, apps.id, required) {
-			one := class{app: apps.id, labels: labels.example}
-			ranges := rangesOf(r.of(one), node.ID, least, most)
-			if len(r.yielding) > 0 {
-				one.long = true
-				ranges = append(ranges, rangesOf(r.of(one), node.ID, least, most)...)
-			}
-			for _, ids := range merged(ranges) {
-				all = append(all, Share{apps: apps.names, labels: labels.sets, idRange: ids})
-			}
-		}
-	}
-	return all
-}
-
 // rangesOf returns the ranges in which a node has one of some ranks in an order.
 func rangesOf(o order, node run.NodeID, least, most int) []idRange {
 	nodes, before := o.first, 0

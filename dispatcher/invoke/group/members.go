@@ -27,7 +27,22 @@ type namedEndpoint struct {
 // endpoints returns the endpoints of a name, including those that a judge refuses.
 func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 	if d.Type == target.DNSTypeSRV {
-		return k.services(d, j)
+		// Those without the best priority are backups. Weights are scaled down to those of endpoints if one is larger.
+		best, heaviest := uint16(math.MaxUint16), target.MaxEndpointWeight
+		for _, record := range k.records {
+			best, heaviest = min(best, record.Priority), max(heaviest, int(record.Weight))
+		}
+		all := make([]namedEndpoint, 0, len(k.records))
+		for _, record := range k.records {
+			weight := max(1, int(record.Weight)*target.MaxEndpointWeight/heaviest)
+			e, ok := d.ServiceEndpoint(record.Host, int(record.Port), weight, record.Priority > best)
+			if !ok {
+				continue
+			}
+			e.RegisteredAt = k.since[record]
+			all = append(all, j.service(e, record, k.targets[record.Host]))
+		}
+		return all
 	}
 	all := make([]namedEndpoint, 0, len(k.records))
 	for _, record := range k.records {
@@ -38,26 +53,6 @@ func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 		e := d.AddressEndpoint(addr)
 		e.RegisteredAt = k.since[record]
 		all = append(all, j.address(e, addr, uint16(d.Port))) //nolint:gosec // a port was checked
-	}
-	return all
-}
-
-// services returns the endpoints of records of type SRV. Those without the best priority are backups. Weights are
-// scaled down to those of endpoints if one is larger.
-func (k knownName) services(d target.DNSMembers, j judge) []namedEndpoint {
-	best, heaviest := uint16(math.MaxUint16), target.MaxEndpointWeight
-	for _, record := range k.records {
-		best, heaviest = min(best, record.Priority), max(heaviest, int(record.Weight))
-	}
-	all := make([]namedEndpoint, 0, len(k.records))
-	for _, record := range k.records {
-		weight := max(1, int(record.Weight)*target.MaxEndpointWeight/heaviest)
-		e, ok := d.ServiceEndpoint(record.Host, int(record.Port), weight, record.Priority > best)
-		if !ok {
-			continue
-		}
-		e.RegisteredAt = k.since[record]
-		all = append(all, j.service(e, record, k.targets[record.Host]))
 	}
 	return all
 }

@@ -168,7 +168,13 @@ func (d *documents) start(ctx context.Context, key documentKey, e *document, now
 		text, err := d.read(ctx, key, now)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.report(ctx, key, e, err)
+		switch {
+		case err == nil && e.err != nil:
+			d.log.InfoContext(ctx, "secret can be read again", "app", key.app, "secret", key.Whole())
+		case err != nil && e.err == nil:
+			d.log.WarnContext(ctx, "secret cannot be read", "app", key.app, "secret", key.Whole(),
+				"last_value_used", secretmanager.IsTemporary(err) && !e.readAt.IsZero() && d.keep > 0, "err", err)
+		}
 		d.store(e, text, err, now)
 		e.reading = nil
 		close(reading)
@@ -189,15 +195,4 @@ func (d *documents) store(e *document, text string, err error, now time.Time) {
 		e.text, e.readAt = "", time.Time{}
 	}
 	e.next = now.Add(min(d.lifetime, failurePause))
-}
-
-// report logs that a secret cannot be read, at the beginning and at the end of the trouble.
-func (d *documents) report(ctx context.Context, key documentKey, e *document, err error) {
-	switch {
-	case err == nil && e.err != nil:
-		d.log.InfoContext(ctx, "secret can be read again", "app", key.app, "secret", key.Whole())
-	case err != nil && e.err == nil:
-		d.log.WarnContext(ctx, "secret cannot be read", "app", key.app, "secret", key.Whole(),
-			"last_value_used", secretmanager.IsTemporary(err) && !e.readAt.IsZero() && d.keep > 0, "err", err)
-	}
 }

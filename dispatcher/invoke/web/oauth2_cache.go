@@ -111,7 +111,13 @@ func (t *tokens) known(ctx context.Context, key tokenKey, now time.Time, fetch f
 	if t.closed {
 		return nil, nil, errTokensClosed
 	}
-	s := t.state(key, now)
+	s := t.of[key]
+	if s == nil {
+		t.evict(key.app)
+		s = &tokenState{}
+		t.of[key] = s
+	}
+	s.used = now
 	paused := now.Before(s.retryAt)
 	if s.valid(now) {
 		if !paused && s.flight == nil && !now.Before(s.token.refreshAt) {
@@ -202,18 +208,6 @@ func (t *tokens) refuse(key tokenKey, refused *token) (replaced bool) {
 	}
 	s.token, s.dropped = nil, now
 	return true
-}
-
-// state returns the state of a client's tokens. t.mu is held.
-func (t *tokens) state(key tokenKey, now time.Time) *tokenState {
-	s := t.of[key]
-	if s == nil {
-		t.evict(key.app)
-		s = &tokenState{}
-		t.of[key] = s
-	}
-	s.used = now
-	return s
 }
 
 // evict makes room for a client of an app: if the app has its share, it drops the client of this app that was unused

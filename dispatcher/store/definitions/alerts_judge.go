@@ -220,9 +220,25 @@ func (j *Judgement) Finish(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("write events of alerts: %w", err)
 	}
 	failpoint.Hit(failpoint.InAlert)
-	queued, err := j.queueNotifications(ctx)
+	// The key of a run follows from its transition, so each is queued once.
+	names, err := j.triggerNames(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
 	}
-	return queued, nil
+	var runs []dispatch.QueuedRun
+	for _, m := range j.made {
+		if m.Kept != "" {
+			continue
+		}
+		run, err := m.delivery(names)
+		if err != nil {
+			return 0, fmt.Errorf("queue notifications of alerts: %w", err)
+		}
+		runs = append(runs, run)
+	}
+	queued, err := dispatch.QueueRuns(ctx, j.Tx, runs)
+	if err != nil {
+		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
+	}
+	return len(queued), nil
 }

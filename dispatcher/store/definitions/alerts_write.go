@@ -99,28 +99,6 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	return j.Exec(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
 }
 
-// queueNotifications queues the runs that deliver the transitions to notify. The key of a run follows from its
-// transition, so each is queued once.
-func (j *Judgement) queueNotifications(ctx context.Context) (int, error) {
-	names, err := j.triggerNames(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var runs []dispatch.QueuedRun
-	for _, m := range j.made {
-		if m.Kept != "" {
-			continue
-		}
-		run, err := m.delivery(names)
-		if err != nil {
-			return 0, err
-		}
-		runs = append(runs, run)
-	}
-	queued, err := dispatch.QueueRuns(ctx, j.Tx, runs)
-	return len(queued), err
-}
-
 // delivery returns the run that delivers the notification of a transition.
 func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun, error) {
 	seen := m.Observation

@@ -205,7 +205,11 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 	return retireTriggers(ctx, t, job, removed)
 }
 
-func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
+// addShown adds to jobs of one app the data that only users see.
+func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
+	if err := addPauses(ctx, q, app, jobs); err != nil {
+		return err
+	}
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
 		bare[i] = job.Job
@@ -229,14 +233,6 @@ func (s *Store) addWarnings(ctx context.Context, q db.Querier, app string, jobs 
 		}
 	}
 	return nil
-}
-
-// addShown adds to jobs of one app the data that only users see.
-func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
-	if err := addPauses(ctx, q, app, jobs); err != nil {
-		return err
-	}
-	return s.addWarnings(ctx, q, app, jobs)
 }
 
 func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {

@@ -23,11 +23,7 @@ const backfillPage = 200
 
 // OpenBackfills returns the backfills that have not ended; none while a rollback awaits a decision.
 func (s *Store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error) {
-	open, err := s.openSteps(ctx, "backfills")
-	if err != nil {
-		return nil, fmt.Errorf("look for backfills: %w", err)
-	}
-	return open, nil
+	return s.openSteps(ctx, "backfills")
 }
 
 // feeding is a step of a backfill.

@@ -225,11 +225,7 @@ const (
 
 // OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits a decision.
 func (s *Store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error) {
-	open, err := s.openSteps(ctx, "bulk_actions")
-	if err != nil {
-		return nil, fmt.Errorf("look for bulk actions: %w", err)
-	}
-	return open, nil
+	return s.openSteps(ctx, "bulk_actions")
 }
 
 // bulkItem is a job or a run for a bulk action, with the cursor after it.

@@ -3,6 +3,7 @@ package feeds
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -31,7 +32,7 @@ func orNothing(at int64) *time.Time {
 
 // openSteps returns the objects of a table that have not ended.
 func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
-	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
+	open, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
 		var at int64
 		err = row.Scan(&one.ID, &at)
 		if at > 0 {
@@ -39,6 +40,10 @@ func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenS
 		}
 		return one, err
 	}, `SELECT id, try_at FROM `+table+` WHERE ended_at IS NULL AND `+dispatch.NoRollback+` ORDER BY tries, id`)
+	if err != nil {
+		return nil, fmt.Errorf("look for %s: %w", strings.ReplaceAll(table, "_", " "), err)
+	}
+	return open, nil
 }
 
 // setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: stored data
