@@ -230,8 +230,6 @@ type buffer struct {
 
 func (b *buffer) Header() http.Header { return b.header }
 
-// WriteHeader keeps the status.
 func (b *buffer) WriteHeader(status int) { b.status = status }
 
-// Write keeps a part of the body.
 func (b *buffer) Write(part []byte) (int, error) { return b.body.Write(part) }

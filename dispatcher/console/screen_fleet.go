@@ -212,7 +212,6 @@ func indented(raw json.RawMessage) string {
 	return b.String()
 }
 
-// tokensPage is the list of API tokens.
 type tokensPage struct {
 	Tokens []tokenRow
 	More   string

@@ -338,7 +338,6 @@ func (h *jobHealth) wait(run *run.Run) {
 	}
 }
 
-// Wrong reports whether there are problems.
 func (h jobHealth) Wrong() bool {
 	return !h.FailingSince.IsZero() || h.Wait != nil || len(h.Alerts.Value.Items) > 0 || h.Alerts.Problem != ""
 }

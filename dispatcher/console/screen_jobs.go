@@ -30,7 +30,6 @@ type jobsFilter struct {
 	App, State, Result, Name, Host, Label string
 }
 
-// Any reports whether the filter has any condition.
 func (f jobsFilter) Any() bool { return f != jobsFilter{} }
 
 // pageOfJobs is how many jobs a page of the list has.

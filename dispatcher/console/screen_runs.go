@@ -148,7 +148,6 @@ func (p runPage) Began() time.Time { return p.Stages[0].From }
 // Until is the end of the last stage; see Began.
 func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
 
-// Ended reports whether the run is over.
 func (p runPage) Ended() bool { return slices.Contains(kit.FinalStates(), p.Run.State) }
 
 // MayRetry reports whether the run can be attempted again now.
@@ -192,7 +191,6 @@ func showMisfires(v *visit) (content, error) {
 	return v.filtered(content{Data: listOf(v, list, f.All("job", "trigger", "from", "to")), Refresh: true}, err)
 }
 
-// deadLettersPage is the list of the dead letters of an app.
 type deadLettersPage struct {
 	listPage[run.Run]
 	States  []run.State

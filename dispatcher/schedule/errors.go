@@ -21,7 +21,6 @@ func (e invalid) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Unwrap returns the problems.
 func (e invalid) Unwrap() error { return e.Problems }
 
 // asError returns problems as an error, nil if there are none.

@@ -159,7 +159,6 @@ func bad(why string) error { return &badToken{why} }
 // Error includes the reason.
 func (b *badToken) Error() string { return "the JSON Web Token is not accepted: " + b.why }
 
-// BadToken returns the reason.
 func (b *badToken) BadToken() string { return b.why }
 
 // maxJWT bounds a JWT. The API's limit of headers is 32 KiB.

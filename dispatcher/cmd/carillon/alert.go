@@ -154,7 +154,6 @@ func windowOf(m alert.MuteWindow) string {
 	return text
 }
 
-// alertStateFlags select states of alerts.
 type alertStateFlags struct {
 	Alert string `placeholder:"ALERT" help:"Only of this alert."`
 	Job   string `placeholder:"JOB" help:"Only of this job."`
@@ -166,7 +165,6 @@ type alertFiringCommand struct {
 	alertStateFlags
 }
 
-// Run prints the states.
 func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (
 		client.List[alert.State], error) {
@@ -199,7 +197,6 @@ func notificationOf(s alert.State) string {
 	}
 }
 
-// alertEventsCommand lists transitions.
 type alertEventsCommand struct {
 	apiFlags
 	outputFlags
@@ -209,7 +206,6 @@ type alertEventsCommand struct {
 	Limit int    `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
 
-// Run prints the transitions.
 func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	from, to, err := e.period(time.Now())
 	if err != nil {
@@ -292,7 +288,6 @@ func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 	return printList(a.outputFlags, c, states, stateTitles, stateRow)
 }
 
-// alertUnacknowledgeCommand withdraws acknowledgements.
 type alertUnacknowledgeCommand struct{ conditionFlags }
 
 // Run withdraws them, and prints their conditions.
@@ -333,10 +328,8 @@ func (m *alertMuteCommand) Run(ctx context.Context, c console) error {
 	return m.print(c, alert, said)
 }
 
-// alertUnmuteCommand lifts a mute.
 type alertUnmuteCommand struct{ alertFlags }
 
-// Run lifts it.
 func (u *alertUnmuteCommand) Run(ctx context.Context, c console) error {
 	api, app, name, err := u.open(ctx)
 	if err != nil {

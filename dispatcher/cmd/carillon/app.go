@@ -129,7 +129,6 @@ func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error
 	return nil
 }
 
-// appImportCommand creates an app.
 type appImportCommand struct {
 	apiFlags
 	Disabled bool `help:"Leave the app disabled. Its fires are then late, or misfires, until it is enabled."`

@@ -180,7 +180,6 @@ func sayBreaks(w io.Writer, breaks *access.Breaks) {
 	}
 }
 
-// appBoundsCommand prints or sets the bounds of an app.
 type appBoundsCommand struct {
 	apiFlags
 	App string `arg:"" help:"Name of the app."`
@@ -236,13 +235,11 @@ func (s *appSuspendCommand) Run(ctx context.Context, c console) error {
 	return s.suspend(ctx, c, s.App, true, s.Reason)
 }
 
-// appResumeCommand lifts the suspension of an app.
 type appResumeCommand struct {
 	apiFlags
 	App string `arg:"" help:"Name of the app."`
 }
 
-// Run lifts the suspension.
 func (r *appResumeCommand) Run(ctx context.Context, c console) error {
 	return r.suspend(ctx, c, r.App, false, "")
 }

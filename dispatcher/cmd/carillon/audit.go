@@ -17,7 +17,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// auditCommand shows the audit log.
 type auditCommand struct {
 	apiFlags
 	outputFlags

@@ -171,7 +171,6 @@ func (s *backfillShowCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// backfillWatchCommand waits for the end of a backfill.
 type backfillWatchCommand struct{ backfillFlags }
 
 // Run prints the progress of the backfill until it ends.

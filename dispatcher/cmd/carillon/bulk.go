@@ -98,7 +98,6 @@ type bulkListCommand struct {
 	App string `arg:"" help:"Name of the app."`
 }
 
-// Run prints the bulk actions.
 func (l *bulkListCommand) Run(ctx context.Context, c console) error {
 	api, err := l.client(ctx)
 	if err != nil {
@@ -116,7 +115,6 @@ func (l *bulkListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// bulkFlags name a bulk action.
 type bulkFlags struct {
 	apiFlags
 	outputFlags

@@ -29,7 +29,6 @@ type contextCommand struct {
 	Delete contextDeleteCommand `cmd:"" help:"Delete a context, and the token that it stores." example:"carillon context delete prod"`
 }
 
-// contextSetCommand creates a context.
 type contextSetCommand struct {
 	Name         string `arg:"" help:"Name of the context, such as prod."`
 	Endpoint     string `required:"" placeholder:"URL" help:"Address of the API of any node."`
@@ -60,7 +59,6 @@ func (s *contextSetCommand) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run stores the context.
 func (s *contextSetCommand) Run(c console) error {
 	made := apiContext{Endpoint: s.Endpoint, TokenFile: s.TokenFile, TokenCommand: s.TokenCommand,
 		CACert: s.CACert, ClientCert: s.ClientCert, ClientKey: s.ClientKey}
@@ -116,12 +114,10 @@ func changeContexts(change func(*contextFile) error) error {
 	return nil
 }
 
-// contextUseCommand chooses the current context.
 type contextUseCommand struct {
 	Name string `arg:"" help:"Name of the context."`
 }
 
-// Run chooses it.
 func (u *contextUseCommand) Run() error {
 	return changeContexts(func(contexts *contextFile) error {
 		_, err := contexts.get(u.Name)

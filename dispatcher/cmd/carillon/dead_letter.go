@@ -20,7 +20,6 @@ type deadLetterCommand struct {
 	Replay deadLetterReplayCommand `cmd:"" group:"operate" help:"Retry dead letters, all or those that the flags select." example:"carillon dead-letter replay billing --class http_5xx --since 24h --dry-run"`
 }
 
-// deadLetterFlags select dead letters of an app.
 type deadLetterFlags struct {
 	Job   string `placeholder:"JOB" help:"Only of this job, or of a delivery that belongs to it, such as load.on_failure."`
 	Class string `placeholder:"CLASS" help:"Only those whose last attempt failed in this way, such as http_5xx."`
@@ -78,7 +77,6 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	return printList(d.outputFlags, c, all, runTitles, runCells)
 }
 
-// deadLetterReplayCommand retries dead letters.
 type deadLetterReplayCommand struct {
 	apiFlags
 	outputFlags

@@ -16,7 +16,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// explainCommand explains scheduled times.
 type explainCommand struct {
 	apiFlags
 	outputFlags
@@ -257,19 +256,16 @@ func (v *verifyCommand) printLeaks(c console, leaks []dispatcher.Leak) error {
 		leaks[0].Job)}
 }
 
-// misfireCommand shows misfire decisions.
 type misfireCommand struct {
 	List misfireListCommand `cmd:"" help:"List missed fires and what was decided about them, the latest first." example:"carillon misfire list --app billing --since 24h"`
 }
 
-// misfireListCommand lists misfire decisions.
 type misfireListCommand struct {
 	apiFlags
 	outputFlags
 	ledgerFlags
 }
 
-// Run prints the decisions.
 func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	query, err := m.query(time.Now())
 	if err != nil {

@@ -211,10 +211,8 @@ type endpointDrainCommand struct{ endpointFlags }
 
 func (e *endpointDrainCommand) Run(ctx context.Context, c console) error { return e.set(ctx, c, true) }
 
-// endpointResumeCommand ends the drain of an endpoint.
 type endpointResumeCommand struct{ endpointFlags }
 
-// Run ends the drain.
 func (e *endpointResumeCommand) Run(ctx context.Context, c console) error {
 	return e.set(ctx, c, false)
 }

@@ -35,7 +35,6 @@ type jobListCommand struct {
 	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
 }
 
-// Validate checks the labels.
 func (l *jobListCommand) Validate() error {
 	if err := input.Labels(l.Label).Validate(); err != nil {
 		return fmt.Errorf("--label: %w", err)

@@ -168,7 +168,6 @@ type jobRenameCommand struct {
 	Trigger map[string]string `mapsep:"," placeholder:"OLD=NEW,..." help:"New names of triggers. Two of them can swap their names."`
 }
 
-// Validate checks the names.
 func (r *jobRenameCommand) Validate() error {
 	if r.Name == "" && len(r.Trigger) == 0 {
 		return errors.New("nothing is to be renamed; give the new name of the job, or --trigger OLD=NEW")

@@ -11,7 +11,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// nodeCommand lists and controls the nodes.
 type nodeCommand struct {
 	List   nodeListCommand   `cmd:"" help:"List the nodes with state, load, share and clock offset." example:"carillon node list"`
 	Pause  nodePauseCommand  `cmd:"" help:"Stop a node from claiming runs until it is resumed." example:"carillon node pause 017bf3d1bf2ea5bd"`
@@ -111,10 +110,8 @@ func (s *slotListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// slotReleaseCommand frees the slots of a run.
 type slotReleaseCommand struct{ runFlags }
 
-// Run frees them.
 func (s *slotReleaseCommand) Run(ctx context.Context, c console) error {
 	return s.call(ctx, c, (*client.Client).ReleaseRun)
 }

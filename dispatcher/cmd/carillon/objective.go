@@ -90,7 +90,6 @@ type statisticsCommand struct {
 	periodFlags
 }
 
-// Run prints the days.
 func (s *statisticsCommand) Run(ctx context.Context, c console) error {
 	from, to, err := s.period(time.Now())
 	if err != nil {

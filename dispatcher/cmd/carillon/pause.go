@@ -48,7 +48,6 @@ type pauseAddCommand struct {
 	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels. Default: every job of the app."`
 }
 
-// Validate checks the labels.
 func (p *pauseAddCommand) Validate() error {
 	if err := input.Labels(p.Label).Validate(); err != nil {
 		return fmt.Errorf("--label: %w", err)
@@ -97,14 +96,12 @@ func (l *pauseListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// pauseRemoveCommand ends a pause.
 type pauseRemoveCommand struct {
 	apiFlags
 	App   string `arg:"" help:"Name of the app."`
 	Pause string `arg:"" help:"Id of the pause, as carillon pause list shows it."`
 }
 
-// Run ends the pause.
 func (r *pauseRemoveCommand) Run(ctx context.Context, c console) error {
 	api, err := r.client(ctx)
 	if err != nil {

@@ -19,7 +19,6 @@ type rollbackCommand struct {
 	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids." example:"carillon rollback replay"`
 }
 
-// rollbackFlags select the API.
 type rollbackFlags struct {
 	apiFlags
 	outputFlags
@@ -94,15 +93,12 @@ func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// rollbackSkipCommand chooses to skip.
 type rollbackSkipCommand struct{ rollbackFlags }
 
-// Run stores the choice.
 func (r *rollbackSkipCommand) Run(ctx context.Context, c console) error {
 	return r.resolve(ctx, c, dispatcher.RollbackSkip)
 }
 
-// rollbackReplayCommand chooses to replay.
 type rollbackReplayCommand struct{ rollbackFlags }
 
 // Run stores the choice; nodes resume.

@@ -214,7 +214,6 @@ func phases(p run.Phases) string {
 	return strings.Join(parts, ", ")
 }
 
-// runCompleteCommand completes a run in place of its target.
 type runCompleteCommand struct{ runEndFlags }
 
 // runFailCommand fails the attempt of a run in place of its target.
@@ -230,7 +229,6 @@ func (r *runCompleteCommand) Run(ctx context.Context, c console) error {
 	return r.end(ctx, c, (*client.Client).CompleteRun)
 }
 
-// Run fails the attempt.
 func (r *runFailCommand) Run(ctx context.Context, c console) error {
 	return r.end(ctx, c, (*client.Client).FailRun)
 }

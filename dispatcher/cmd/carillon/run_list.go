@@ -14,7 +14,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// ledgerFlags select entries of the ledger.
 type ledgerFlags struct {
 	App     string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
 	Job     string `placeholder:"JOB" help:"Only of this job; needs --app."`
@@ -185,7 +184,6 @@ func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o 
 	return o.watchRun(ctx, c, api, run, w.Timeout)
 }
 
-// runWatchCommand waits for the end of a run.
 type runWatchCommand struct {
 	runFlags
 	Timeout input.Duration `default:"0s" help:"How long to wait at most; the run goes on. 0s: until it ends."`

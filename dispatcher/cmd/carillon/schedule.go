@@ -14,14 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// scheduleCommand evaluates schedule expressions.
 type scheduleCommand struct {
 	Next         scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression." example:"carillon schedule next --timezone Europe/Berlin --count 3 '0 0 6 1 * ?'"`
 	DSTReport    dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats." example:"carillon schedule dst-report --year 2027"`
 	TZDataReport zonesReportCommand  `cmd:"" name:"tzdata-report" help:"List the triggers of a database or file whose fires of the next 12 months other time zone data move." example:"carillon schedule tzdata-report --to /usr/share/zoneinfo"`
 }
 
-// scheduleNextCommand prints scheduled times.
 type scheduleNextCommand struct {
 	apiFlags
 	Expression string `arg:"" optional:"" help:"A Quartz, unix or EventBridge expression, rate(5m), at(2026-05-01T10:00:00Z), every 3 months, or every 45 minutes from 9:00 to 17:00 on MON-FRI."`

@@ -25,7 +25,6 @@ type secretKeyCommand struct {
 	Out string `placeholder:"FILE" help:"Write the key to a new file that only its owner can read, instead of printing it."`
 }
 
-// Run prints or writes the key.
 func (s *secretKeyCommand) Run(ctx context.Context, c console) error {
 	key := newKey()
 	if s.KMS != "" {

@@ -82,12 +82,10 @@ func (d *doctorCommand) print(c console, findings []node.Finding) error {
 	return t.show(c)
 }
 
-// probeCommand checks the node on this machine.
 type probeCommand struct{ node.Probe }
 
 func (p *probeCommand) Validate() error { return p.Check() }
 
-// Run sends one request.
 func (p *probeCommand) Run(ctx context.Context, c console) error {
 	if err := p.Ask(ctx); err != nil {
 		return err

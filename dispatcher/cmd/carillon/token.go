@@ -106,7 +106,6 @@ type tokenRotateCommand struct {
 	ExpiresIn input.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works from now on. 0s: it keeps its expiry."`
 }
 
-// Validate checks the times.
 func (t *tokenRotateCommand) Validate() error {
 	return errors.Join(checkExpiresIn(t.ExpiresIn),
 		flagProblems(access.TokenRotation{Overlap: t.Overlap}.Validate()))

@@ -72,7 +72,6 @@ type zonesCommand struct {
 	Reset zonesResetCommand `cmd:"" help:"Make each node compute with its own data: those of its program, or newer ones of --zoneinfo." example:"carillon zones reset"`
 }
 
-// zonesFlags select the API.
 type zonesFlags struct {
 	apiFlags
 	outputFlags
@@ -108,15 +107,12 @@ func (z *zonesFlags) print(c console, status dispatcher.ZoneStatus) error {
 
 type zonesShowCommand struct{ zonesFlags }
 
-// Run prints the setting.
 func (z *zonesShowCommand) Run(ctx context.Context, c console) error {
 	return z.call(ctx, c, (*client.Client).Zones)
 }
 
-// zonesResetCommand removes the setting.
 type zonesResetCommand struct{ zonesFlags }
 
-// Run removes it.
 func (z *zonesResetCommand) Run(ctx context.Context, c console) error {
 	return z.call(ctx, c, (*client.Client).ResetZones)
 }

@@ -150,7 +150,6 @@ func (d *Definitions) parse(ctx context.Context, trigger *candidate, job *prepar
 // unreadError is a failure of the database, not of the trigger.
 type unreadError struct{ error }
 
-// Unwrap returns the failure.
 func (e *unreadError) Unwrap() error { return e.error }
 
 // Quarantine stops a trigger that cannot be evaluated, with the reason.

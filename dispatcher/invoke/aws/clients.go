@@ -240,7 +240,6 @@ func (a *clients[C]) newClient(ctx context.Context, call target.Call, region str
 // for each of hundreds of attempts.
 type boundedClient struct{ aws.HTTPClient }
 
-// Do makes a request.
 func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
 	response, err := c.HTTPClient.Do(r)
 	if err == nil {

@@ -19,10 +19,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// functions invokes Lambda functions.
 type functions struct{ *clients[invokeFunction] }
 
-// invokeFunction invokes with one client.
 type invokeFunction func(context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
 
 // Functions returns the attempts that invoke Lambda functions.

@@ -21,7 +21,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// queues sends messages to SQS queues.
 type queues struct{ *clients[sendMessage] }
 
 // sendMessage sends to a queue, which has an ARN, with one client.
@@ -91,10 +90,8 @@ func given(text string) *string {
 	return &text
 }
 
-// topics publishes messages to SNS topics.
 type topics struct{ *clients[publishMessage] }
 
-// publishMessage publishes with one client.
 type publishMessage func(context.Context, *sns.PublishInput) (*sns.PublishOutput, error)
 
 // Topics returns the attempts that publish messages to SNS topics.
