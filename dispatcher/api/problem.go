@@ -100,8 +100,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	case http.StatusUnauthorized:
 		header["WWW-Authenticate"] = `Bearer realm="carillon"`
 	case http.StatusTooManyRequests:
-		var limited *gate.LimitedError
-		if errors.As(err, &limited) {
+		if limited, is := errors.AsType[*gate.LimitedError](err); is {
 			header["Retry-After"] = limited.RetryAfter()
 		}
 	case http.StatusServiceUnavailable:
@@ -110,8 +109,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	document := problemDocument{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.ID, Errors: decode.Bounded(problems),
 	}
-	var changed *gate.ChangedError
-	if errors.As(err, &changed) {
+	if changed, is := errors.AsType[*gate.ChangedError](err); is {
 		document.ChangedBy, document.ChangedAt = changed.By, changed.At
 	}
 	return response{status: status, header: header, body: document}

@@ -209,8 +209,7 @@ func (a *API) addFires(r *request, call *target.Call, job dispatcher.Job) error 
 	defer done()
 	call.PreviousFire, call.NextFire, err = dispatcher.NewPastSchedules(a.store, call.App).Around(ctx, job.Key(),
 		call.Key.TriggerID, call.Key.ScheduledAt)
-	var unreadable *target.TemplateError
-	if errors.As(err, &unreadable) {
+	if _, is := errors.AsType[*target.TemplateError](err); is {
 		return nil
 	}
 	return err

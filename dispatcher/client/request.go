@@ -240,8 +240,7 @@ var changed = []int{http.StatusPreconditionFailed, http.StatusNotFound}
 // cannot have an effect twice. A write with a lost response is not retried: it may have succeeded.
 func retryable(r *resty.Response, err error, method string, cond Condition) bool {
 	if err != nil {
-		var dial *net.OpError
-		if errors.As(err, &dial) && dial.Op == "dial" {
+		if dial, is := errors.AsType[*net.OpError](err); is && dial.Op == "dial" {
 			return true
 		}
 		var certificate *tls.CertificateVerificationError

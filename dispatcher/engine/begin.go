@@ -90,8 +90,7 @@ func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]
 	undecided := map[pool.AttemptKey]bool{}
 	loop.UntilDone(ctx, p.log, p.step, len(asked), func() (err error) {
 		granted, err = p.grant(ctx, asked)
-		var some *dispatcher.UndecidedError
-		if errors.As(err, &some) {
+		if some, is := errors.AsType[*dispatcher.UndecidedError](err); is {
 			for _, run := range some.Runs {
 				undecided[pool.KeyOf(run)] = true
 			}

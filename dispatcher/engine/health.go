@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -57,11 +58,7 @@ func (u *usedGroups) note(call *target.Call, now time.Time) {
 func (u *usedGroups) dropIf(match func(app string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for id, used := range u.of {
-		if match(used.call.App) {
-			delete(u.of, id)
-		}
-	}
+	maps.DeleteFunc(u.of, func(_ int64, used *usedGroup) bool { return match(used.call.App) })
 }
 
 // calls returns the groups in use, and removes the others.

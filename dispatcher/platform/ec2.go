@@ -51,8 +51,7 @@ func (i Instance) Metadata(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	out, err := i.client.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
-	var response *smithyhttp.ResponseError
-	if errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotFound {
+	if response, is := errors.AsType[*smithyhttp.ResponseError](err); is && response.HTTPStatusCode() == http.StatusNotFound {
 		return "", fmt.Errorf("instance metadata %s: %w", path, ErrNoMetadata)
 	}
 	if err != nil {

@@ -157,8 +157,7 @@ var awsPartitions = []struct{ regions, domain string }{
 
 // credentialsError distinguishes refused credentials from ones that are temporarily unavailable.
 func credentialsError(s awsService, err error) error {
-	var refused smithy.APIError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[smithy.APIError](err); is {
 		status := http.StatusBadRequest
 		var response interface{ HTTPStatusCode() int }
 		if errors.As(err, &response) {

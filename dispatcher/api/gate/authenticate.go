@@ -37,8 +37,7 @@ func (g *Gate) authenticateToken(r *Request) error {
 		}
 	}
 	err := g.findToken(r)
-	var problem *input.Problem
-	if errors.As(err, &problem) && problem.Code == input.CodeUnauthorized {
+	if problem, is := errors.AsType[*input.Problem](err); is && problem.Code == input.CodeUnauthorized {
 		if r.bad == badCallback { // otherwise the holder of one token could try it on any number of runs
 			g.limits.known.Delete(hash)
 		}

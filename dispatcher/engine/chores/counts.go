@@ -3,6 +3,7 @@ package chores
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -285,9 +286,7 @@ func (c *Chores) reportBytes(ctx context.Context, _ time.Time) error {
 	for app := range b.over {
 		added[app] = 0
 	}
-	for app, bytes := range b.stored {
-		added[app] = bytes
-	}
+	maps.Copy(added, b.stored)
 	b.mu.Unlock()
 	if len(added) == 0 {
 		return nil

@@ -122,8 +122,7 @@ func ByName(err error, host string) error {
 
 // leadsTo returns the denied address that the error leaves out.
 func leadsTo(err error) []string {
-	var refused *DeniedError
-	if errors.As(err, &refused) && refused.address != "" {
+	if refused, is := errors.AsType[*DeniedError](err); is && refused.address != "" {
 		return []string{refused.address}
 	}
 	return nil
@@ -148,8 +147,7 @@ func OutOfBounds(err error) error {
 // BadSecret returns the error for a secret that cannot be used. err must not contain the secret.
 func BadSecret(field string, err error) error {
 	class := run.ClassSecret
-	var known *Failure
-	if errors.As(err, &known) {
+	if known, is := errors.AsType[*Failure](err); is {
 		class, err = known.Class, known.Err
 	}
 	return &Failure{Class: class, Err: fmt.Errorf("secret %s: %w", field, err)}

@@ -108,8 +108,7 @@ func refused(outer, bounded context.Context, err error, timeout input.Duration) 
 	if response != nil {
 		outcome.HTTPStatus, outcome.Response = status, &run.Response{RequestID: response.ServiceRequestID()}
 	}
-	var throttle *types.TooManyRequestsException
-	if errors.As(err, &throttle) {
+	if throttle, is := errors.AsType[*types.TooManyRequestsException](err); is {
 		outcome.Class = run.ClassThrottled
 		outcome.Error = string(throttle.Reason) + ": " + throttle.ErrorMessage()
 		if seconds, err := strconv.Atoi(aws.ToString(throttle.RetryAfterSeconds)); err == nil && seconds >= 0 {
@@ -149,8 +148,7 @@ func apiErrorClass(code string, status int) run.Class {
 // credentialsClass distinguishes a role that may not be assumed, which a retry does not change, from
 // credentials that are not available at the moment.
 func credentialsClass(err error) run.Class {
-	var api smithy.APIError
-	if errors.As(err, &api) && (api.ErrorCode() == "AccessDenied" || api.ErrorCode() == "ValidationError") {
+	if api, is := errors.AsType[smithy.APIError](err); is && (api.ErrorCode() == "AccessDenied" || api.ErrorCode() == "ValidationError") {
 		return run.ClassConfig
 	}
 	return run.ClassCredentials

@@ -208,8 +208,7 @@ func refusedFor(e target.Endpoint, err error, hidden string) namedEndpoint {
 		return namedEndpoint{Endpoint: e}
 	}
 	e.Refused = err.Error()
-	var refused *attempt.DeniedError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*attempt.DeniedError](err); is {
 		return namedEndpoint{e, refused.Why}
 	}
 	return namedEndpoint{e, cmp.Or(hidden, err.Error())}

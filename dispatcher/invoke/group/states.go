@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -98,11 +99,7 @@ func (s *states) forget() {
 		delete(s.routers, key)
 		s.routed -= router.endpoints
 	}
-	for key, of := range s.groups {
-		if !kept[of] {
-			delete(s.groups, key)
-		}
-	}
+	maps.DeleteFunc(s.groups, func(_ groupKey, of *state) bool { return !kept[of] })
 }
 
 // state is this node's view of the endpoints of a group. It is safe for concurrent use.

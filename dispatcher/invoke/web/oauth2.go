@@ -58,8 +58,7 @@ func (e *TokenError) Unwrap() error { return &e.Failure }
 func (h *Webhooks) addToken(ctx context.Context, r *Request, a *target.OAuth2Auth, now time.Time) error {
 	before := len(r.looked)
 	used, err := h.askToken(ctx, r, a, now)
-	var failure *TokenError
-	if errors.As(err, &failure) && failure.refused && h.secrets.Replaced(ctx, r.Owner, r.looked[before:], now) {
+	if failure, is := errors.AsType[*TokenError](err); is && failure.refused && h.secrets.Replaced(ctx, r.Owner, r.looked[before:], now) {
 		used, err = h.askToken(ctx, r, a, now)
 	}
 	if err != nil {
@@ -145,8 +144,7 @@ func (c oauth2Client) fetch(ctx context.Context) (*token, error) {
 
 // unreachable returns the error of a token endpoint without a response.
 func (c oauth2Client) unreachable(ctx context.Context, err error, clean attempt.Redaction) error {
-	var denied *attempt.Failure
-	if errors.As(err, &denied) {
+	if denied, is := errors.AsType[*attempt.Failure](err); is {
 		return denied
 	}
 	outcome := attempt.Classify(context.WithoutCancel(ctx), ctx, err, input.Duration(tokenTimeout))

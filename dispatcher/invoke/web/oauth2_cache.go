@@ -174,8 +174,7 @@ func (t *tokens) land(s *tokenState, f *flight) {
 
 // pauseAfter returns how long a token endpoint is not asked again after a failure.
 func pauseAfter(err error) time.Duration {
-	var failure *TokenError
-	if errors.As(err, &failure) && failure.RetryAfter != nil {
+	if failure, is := errors.AsType[*TokenError](err); is && failure.RetryAfter != nil {
 		return min(max(*failure.RetryAfter, failureAge), mostFailureAge)
 	}
 	return failureAge

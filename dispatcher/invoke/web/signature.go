@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,11 +28,7 @@ import (
 func (h *Webhooks) sign(
 	ctx context.Context, r *Request, s *target.Signing, id string, at time.Time,
 ) (string, error) {
-	names := make([]string, 0, len(s.Secrets))
-	for name := range s.Secrets {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(s.Secrets))
 	head := append(strconv.AppendInt(append(make([]byte, 0, 64), id+"."...), at.Unix(), 10), '.')
 	header := make([]byte, 0, 64)
 	for _, name := range names {

@@ -248,8 +248,7 @@ var dataErrors = []string{
 }
 
 func (p *Postgres) OfData(err error) bool {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*pgconn.PgError](err); is {
 		return slices.ContainsFunc(dataErrors, func(code string) bool { return strings.HasPrefix(e.Code, code) })
 	}
 	return !connectionLost(err) && !pgconn.SafeToRetry(err)

@@ -167,8 +167,7 @@ const readOnly = "25006"
 // Unreachable reports whether an error means that a database is unreachable for now. Waiting does not fix other
 // errors, such as a wrong password or a schema that is too new. A file is never unreachable.
 func Unreachable(err error) bool {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*pgconn.PgError](err); is {
 		for _, class := range []string{
 			"08",  // connection exceptions
 			"53",  // too many connections, disk full

@@ -28,8 +28,7 @@ const (
 // identityOf returns the identity of the database that a connection leads to.
 func identityOf(ctx context.Context, conn *pgx.Conn) (identity string, err error) {
 	err = conn.QueryRow(ctx, serverIdentity, pgx.QueryExecModeExec).Scan(&identity)
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*pgconn.PgError](err); is {
 		switch e.Code {
 		case "42883", "42501", "0A000": // undefined_function, insufficient_privilege, feature_not_supported
 			err = conn.QueryRow(ctx, `SELECT `+tableIdentity, pgx.QueryExecModeExec).Scan(&identity)

@@ -133,8 +133,7 @@ func (s *SQLite) ByDay() bool { return false }
 func (s *SQLite) Transient(error) bool { return false }
 
 func (s *SQLite) OfData(err error) bool {
-	var e *driver.Error
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*driver.Error](err); is {
 		switch e.Code() & 0xff {
 		case lib.SQLITE_ERROR: // of values, as of JSON, but also of a schema that another version has; no code tells them apart
 			return !strings.Contains(e.Error(), "no such ")

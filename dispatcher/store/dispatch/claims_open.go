@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -120,11 +121,7 @@ func (o *openClaims) forgetPartial() {
 func (o *openClaims) forgetBefore(at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for token, claim := range o.claims {
-		if !claim.at.After(at) {
-			delete(o.claims, token)
-		}
-	}
+	maps.DeleteFunc(o.claims, func(_ run.Token, claim *openClaim) bool { return !claim.at.After(at) })
 }
 
 // split divides records into those of open fires and others. A fire that occurs twice is in both.

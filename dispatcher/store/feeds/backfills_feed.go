@@ -56,8 +56,7 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 			return err
 		}
 		exhausted, err := s.queueNext(ctx, t, &f)
-		var problems input.Problems
-		if errors.As(err, &problems) {
+		if problems, is := errors.AsType[input.Problems](err); is {
 			f.State, f.Error, err = repeat.BackfillCancelling, problems[0].Message, nil
 		}
 		if err != nil {
