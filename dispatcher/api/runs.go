@@ -259,7 +259,10 @@ func (a *API) getRunLog(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	call, err := a.executorCall(r, run, attempt)
+	call, err := a.executorsOf(r, run)
+	if err == nil {
+		call, err = callOf(call, run, attempt)
+	}
 	if err != nil {
 		return response{}, err
 	}
@@ -283,14 +286,6 @@ func (r *request) number(name string, otherwise int) (int, error) {
 			Message: name + " " + input.Echo(text) + " is not a whole number from 1 on"}
 	}
 	return n, nil
-}
-
-// executorCall returns the call to the executor that has an attempt of a run, or an error with the reason if none does.
-func (a *API) executorCall(r *request, run run.Run, attempt int) (call target.ExecutorCall, err error) {
-	if call, err = a.executorsOf(r, run); err != nil {
-		return call, err
-	}
-	return callOf(call, run, attempt)
 }
 
 // executorsOf returns the call to the executors of a run, without the executor, or an error if there are none.

@@ -48,7 +48,10 @@ func (a *API) handle(rt route) http.Handler {
 		if res.status == 0 {
 			res.status = http.StatusOK
 		}
-		res = notModified(r, res)
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if reads && res.revision != 0 && r.MatchesETag(res.revision) {
+			res = response{status: http.StatusNotModified, revision: res.revision} // the caller has it already
+		}
 		if res.status < 300 && strings.HasPrefix(rt.Path, "/v1/tokens") && r.Method != http.MethodGet {
 			a.gate.ForgetTokens() // a token that this node revokes ends at once here
 		}
@@ -65,14 +68,6 @@ func (a *API) handle(rt route) http.Handler {
 func (a *API) run(rt route, r *request) (res response, err error) {
 	defer gate.Recover(&err)
 	return rt.serve(a, r)
-}
-
-// notModified turns the response to a GET into 304 if the caller has the revision already.
-func notModified(r *request, res response) response {
-	if res.revision == 0 || (r.Method != http.MethodGet && r.Method != http.MethodHead) || !r.MatchesETag(res.revision) {
-		return res
-	}
-	return response{status: http.StatusNotModified, revision: res.revision}
 }
 
 // write sends res. It marshals the body before it sends the first byte, so that a failure can still become a 500.

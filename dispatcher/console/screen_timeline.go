@@ -122,7 +122,15 @@ func (p *timelinePage) events(v *visit, axis kit.Span, now time.Time, row view.T
 			c := &crowds[n-1]
 			near := axis.X(mark.ScheduledAt, kit.RowsWidth)-axis.X(c.first.ScheduledAt, kit.RowsWidth) < markRoom
 			if near && (c.shape == kit.ShapePlanned) == (shape == kit.ShapePlanned) {
-				c.add(next)
+				c.count += next.count
+				c.marks += next.marks
+				c.atLeast = c.atLeast || next.atLeast
+				if next.last.After(c.last) {
+					c.last = next.last
+				}
+				if severity(next.shape) > severity(c.shape) {
+					c.shape = next.shape
+				}
 				continue
 			}
 		}
@@ -133,18 +141,6 @@ func (p *timelinePage) events(v *visit, axis kit.Span, now time.Time, row view.T
 		events[i] = p.event(v, now, row.Job, c)
 	}
 	return events
-}
-
-func (c *crowd) add(more crowd) {
-	c.count += more.count
-	c.marks += more.marks
-	c.atLeast = c.atLeast || more.atLeast
-	if more.last.After(c.last) {
-		c.last = more.last
-	}
-	if severity(more.shape) > severity(c.shape) {
-		c.shape = more.shape
-	}
 }
 
 // severity orders shapes: that of a crowd is the one that a person should see.

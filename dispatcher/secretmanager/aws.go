@@ -65,11 +65,7 @@ func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
 	if err != nil {
 		return err
 	}
-	endpoint, err := a.endpoint(ctx, s)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpoint(ctx, s), bytes.NewReader(body))
 	if err != nil {
 		return fail(Unusable, "its configured endpoint is not a URL")
 	}
@@ -109,13 +105,13 @@ func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
 
 // endpoint returns the URL of a service: the configured one, as the SDK finds it in the environment and in files, or
 // that of the region.
-func (a AWS) endpoint(ctx context.Context, s awsService) (string, error) {
+func (a AWS) endpoint(ctx context.Context, s awsService) string {
 	for _, source := range a.config.ConfigSources {
 		if ignoring, ok := source.(interface {
 			GetIgnoreConfiguredEndpoints(ctx context.Context) (bool, bool, error)
 		}); ok {
 			if ignore, _, err := ignoring.GetIgnoreConfiguredEndpoints(ctx); err == nil && ignore {
-				return a.regional(s), nil
+				return a.regional(s)
 			}
 		}
 	}
@@ -124,14 +120,14 @@ func (a AWS) endpoint(ctx context.Context, s awsService) (string, error) {
 			GetServiceBaseEndpoint(ctx context.Context, sdkID string) (string, bool, error)
 		}); ok {
 			if url, found, err := configured.GetServiceBaseEndpoint(ctx, s.sdkID); err == nil && found {
-				return url, nil
+				return url
 			}
 		}
 	}
 	if url := a.config.BaseEndpoint; url != nil {
-		return *url, nil
+		return *url
 	}
-	return a.regional(s), nil
+	return a.regional(s)
 }
 
 // regional returns the public endpoint of a service in its region.

@@ -109,8 +109,23 @@ func (j *jobCache) fetch(ctx context.Context, ids []int64) ([]*preparedJob, erro
 	}
 	jobs := make([]*preparedJob, len(versions))
 	for i, v := range versions {
-		jobs[i] = prepare(v)
-		jobs[i].readAt = now
+		d := &preparedJob{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
+		d.Host, d.atOnce = v.Target.Host()
+		err := dispatcher.WithoutPanic(func() (err error) {
+			d.templates, err = v.Target.Templates()
+			return err
+		})
+		if err != nil && d.Err == nil {
+			d.Err = fmt.Errorf("job %s/%s: stored target: %w", v.App, v.Name, err)
+		}
+		if v.Bounds != nil && d.Err == nil {
+			d.outside = outsideOf(*v.Bounds, v.Job)
+		}
+		for _, name := range v.TriggerNames {
+			d.triggers[v.TriggerKey(name)] = name
+		}
+		d.readAt = now
+		jobs[i] = d
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,25 +165,6 @@ func (j *jobCache) Clear() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.jobs.Clear()
-}
-
-func prepare(v dispatcher.JobVersion) *preparedJob {
-	d := &preparedJob{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
-	d.Host, d.atOnce = v.Target.Host()
-	err := dispatcher.WithoutPanic(func() (err error) {
-		d.templates, err = v.Target.Templates()
-		return err
-	})
-	if err != nil && d.Err == nil {
-		d.Err = fmt.Errorf("job %s/%s: stored target: %w", v.App, v.Name, err)
-	}
-	if v.Bounds != nil && d.Err == nil {
-		d.outside = outsideOf(*v.Bounds, v.Job)
-	}
-	for _, name := range v.TriggerNames {
-		d.triggers[v.TriggerKey(name)] = name
-	}
-	return d
 }
 
 // Queue returns the queue of the job's fires and runs.

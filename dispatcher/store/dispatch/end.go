@@ -55,8 +55,8 @@ const noteEnd = ` UPDATE trigger_clock AS t SET ended_at = c.of_end FROM c
 	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind IN (1, 3)`
 
 // followedEndSteps are EndSteps for runs that may have followers.
-func followedEndSteps(f db.Flavor, condition string) []string {
-	return append([]string{insertPending(cmp.Or(condition, allChosen))}, EndSteps(f, condition)...)
+func followedEndSteps(f db.Flavor) []string {
+	return append([]string{insertPending(allChosen)}, EndSteps(f, "")...)
 }
 
 // allChosen is a condition that all rows of c meet.
@@ -76,7 +76,7 @@ func EndSteps(f db.Flavor, condition string) []string {
 // before are steps before the end.
 // $1 now, $2 limit, from $3 on a batch that says nothing
 func endingOf(f db.Flavor, choose string, before ...string) db.Statement {
-	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f, "")...)...)
+	return f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), choose, db.SkipLockedRows, 1, append(before, followedEndSteps(f)...)...)
 }
 
 // endBatch bounds what one statement ends; the next round ends the rest.

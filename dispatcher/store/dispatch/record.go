@@ -195,7 +195,18 @@ func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) err
 			return err
 		}
 	}
-	return s.recordLate(ctx, records)
+	// The node of these attempts lost them; their results are kept.
+	late := make([]string, len(records))
+	for i, r := range records {
+		r.Outcome.Response = nil // responses are kept with those of all attempts
+		outcome, err := json.Marshal(r.Outcome)
+		if err != nil {
+			return err
+		}
+		late[i] = string(outcome)
+	}
+	_, err = s.exec(ctx, s.Hot.Late, s.db.Dated(append(attempts(records), late)...))
+	return err
 }
 
 // recordRows records the runs that have rows among the live runs, and reports whether these are all.
@@ -281,21 +292,6 @@ func fires(records []dispatcher.Record) []any {
 		}
 	}
 	return append([]any{at, trigger, token, job, revision, claimed}, o.columns()...)
-}
-
-// recordLate keeps the results of the records with attempts that were taken from their node.
-func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) error {
-	late := make([]string, len(records))
-	for i, r := range records {
-		r.Outcome.Response = nil // responses are kept with those of all attempts
-		outcome, err := json.Marshal(r.Outcome)
-		if err != nil {
-			return err
-		}
-		late[i] = string(outcome)
-	}
-	_, err := s.exec(ctx, s.Hot.Late, s.db.Dated(append(attempts(records), late)...))
-	return err
 }
 
 // exec runs a hot statement that returns no rows.

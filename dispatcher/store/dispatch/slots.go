@@ -113,7 +113,7 @@ func slotStatementsOf(f db.Flavor) slotStatements {
 		slotEnds: slotEnds{
 			Skip:     f.Steps(1, ends, chooseSkipped(f), db.LockToDelete, 1, EndSteps(f, "")...),
 			Cancel:   f.Steps(1, ends, chooseCancelled(f), db.LockToDelete, 1, append([]string{insertCancelled}, EndSteps(f, "")...)...),
-			Complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
+			Complete: f.Steps(1, ends, chooseCompleted(f), db.LockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f)...)...),
 		},
 	}
 }

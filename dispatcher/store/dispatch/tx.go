@@ -284,7 +284,7 @@ func common(f db.Flavor) Statements {
 		NoteEmpty:      db.Writing(f.Rows(1, 2, "", db.IDColumns...) + noteEmpty(f)),
 		FailLost:       endingOf(f, begunByDeadNodes(f), insertLost),
 		LoseBegun: f.Steps(1, f.Rows(1, 2, "", db.KeyColumns...), chooseBegun(f), db.LockToDelete, 1,
-			append([]string{insertLost}, followedEndSteps(f, "")...)...),
+			append([]string{insertLost}, followedEndSteps(f)...)...),
 		GiveUp: endingOf(f, expiredRetries),
 		RollbackSkip: f.Steps(1, f.Rows(1, 3, "", db.IDColumns...), SkippableRuns, db.SkipLockedRows, 1,
 			append([]string{insertLost}, EndSteps(f, "")...)...),
