@@ -60,11 +60,6 @@ func CurrentZones() *Zones {
 	if z := followed.Load(); z != nil {
 		return z
 	}
-	return OwnZones()
-}
-
-// OwnZones returns the data that this process computes with if it does not follow others.
-func OwnZones() *Zones {
 	if z := own.Load(); z != nil {
 		return z
 	}
