@@ -437,7 +437,8 @@ func path(segments ...string) string {
 
 // params returns the query string of q with its question mark, or "".
 func params(q dispatcher.RunQuery) string {
-	return parameters(map[string]string{"job": q.Job, "trigger": q.Trigger, "state": string(q.State), "parent": q.Parent}, q.From, q.To, q.Page)
+	filters := map[string]string{"job": q.Job, "trigger": q.Trigger, "state": string(q.State), "parent": q.Parent}
+	return parameters(filters, q.From, q.To, q.Page)
 }
 
 // parameters returns a query string with its question mark: the filters that are not empty, the bounds in time, and the

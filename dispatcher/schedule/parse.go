@@ -177,7 +177,8 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []
 	if days.either && (days.dom == everyDay || days.dow == everyWeekday) {
 		days = dayRule{dom: everyDay, dow: everyWeekday}
 	}
-	p.meaning = meaning{times: cronTimes{f.second, f.minute, f.hour, f.month, f.year, days}, gap: cmp.Or(spec.Gap, GapSkip), overlap: overlap, zoned: true}
+	times := cronTimes{f.second, f.minute, f.hour, f.month, f.year, days}
+	p.meaning = meaning{times: times, gap: cmp.Or(spec.Gap, GapSkip), overlap: overlap, zoned: true}
 	return nil
 }
 

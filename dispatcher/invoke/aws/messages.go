@@ -37,7 +37,8 @@ func Queues(node *identity.Node) attempt.Func {
 			if err != nil {
 				return nil, err
 			}
-			endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint})
+			region := sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint}
+			endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, region)
 			if err != nil {
 				return nil, err
 			}

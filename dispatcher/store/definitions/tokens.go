@@ -96,7 +96,8 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 			// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
 			const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
 				WHERE name = $1 RETURNING ` + tokenColumns
-			stored, _, err := db.First(ctx, t, scanToken, update, decided.Name, decided.Description, scopes, apps, db.OptionalColumn(&decided.ExpiresAt))
+			stored, _, err := db.First(ctx, t, scanToken, update, decided.Name, decided.Description, scopes, apps,
+				db.OptionalColumn(&decided.ExpiresAt))
 			if err != nil {
 				return decided, err
 			}

@@ -76,7 +76,8 @@ func (s *Flags) Check() error {
 		s.limitFlags.check(), console,
 		s.KeysFlag.check(), checkListen(s.Listen), certificate,
 		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
-		between("audit-retention", s.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention), s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
+		between("audit-retention", s.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention),
+		s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
 	)
 }
 
