@@ -152,7 +152,8 @@ func (s server) PlanResourceChange(
 		return resp, nil
 	}
 	planned, moves, err := r.Planned(ctx, plan, config, prior)
-	resp.PlannedState, resp.UnsafeToUseLegacyTypeSystem = planned, moves
+	resp.PlannedState = planned
+	resp.UnsafeToUseLegacyTypeSystem = moves //nolint:staticcheck // else Terraform refuses a plan that leaves blocks at their places
 	if !change.isNew && plan.Equal(change.state) {
 		resp.PlannedState = req.PriorState
 	}

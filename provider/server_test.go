@@ -340,8 +340,9 @@ func TestOrderOfTriggersIsNoChange(t *testing.T) {
 			}
 			got = append(got, text)
 		}
-		if strings.Join(got, " ") != tt.want || planned.UnsafeToUseLegacyTypeSystem != tt.moves {
-			t.Errorf("%s: planned %v, moves %v, want %s, %v", name, got, planned.UnsafeToUseLegacyTypeSystem, tt.want, tt.moves)
+		moves := planned.UnsafeToUseLegacyTypeSystem //nolint:staticcheck // see PlanResourceChange
+		if strings.Join(got, " ") != tt.want || moves != tt.moves {
+			t.Errorf("%s: planned %v, moves %v, want %s, %v", name, got, moves, tt.want, tt.moves)
 		}
 	}
 }

@@ -111,10 +111,10 @@ func (p *Plan) warnOfFires(diags *diag.Diagnostics, e *binding.Expander, names [
 		text += "\n" + renamed
 	}
 	delete(effects, "")
-	effect := strings.Join(slices.Sorted(maps.Keys(effects)), ", ")
+	effect := cmp.Or(strings.Join(slices.Sorted(maps.Keys(effects)), ", "), "changed fires")
 	p.warn(diags, warning{ // of each effect a few jobs, so that one with another effect is seen among hundreds
 		kind: "fires " + effect, title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
-		detail: strings.TrimRight(text, "\n"), short: cmp.Or(effect, "changed fires") + ".", more: "more jobs, " + cmp.Or(effect, "changed fires"),
+		detail: strings.TrimRight(text, "\n"), short: effect + ".", more: "more jobs, " + effect,
 	})
 }
 

@@ -124,14 +124,18 @@ func countWithin(changes []fireChange, until time.Time) windowCount {
 		case change.before == nil:
 			c.added++
 		default:
-			by := change.after.due.Sub(change.before.due)
-			if c.moved++; c.moved == 1 {
-				c.least, c.most = by, by
-			}
-			c.least, c.most = min(c.least, by), max(c.most, by)
+			c.move(change.after.due.Sub(change.before.due))
 		}
 	}
 	return c
+}
+
+// move counts a fire that runs so much later.
+func (c *windowCount) move(by time.Duration) {
+	if c.moved++; c.moved == 1 {
+		c.least, c.most = by, by
+	}
+	c.least, c.most = min(c.least, by), max(c.most, by)
 }
 
 // comparison describes the changed fires of one trigger.
@@ -196,23 +200,20 @@ func (c comparison) effect() string {
 	within := c.counts[len(c.counts)-1]
 	if within.added+within.removed+within.moved == 0 && len(c.before) > 0 && len(c.before) == len(c.after) { // rare fires, beyond the windows
 		for i, due := range c.before {
-			by := c.after[i].Sub(due)
-			if within.moved++; i == 0 {
-				within.least, within.most = by, by
-			}
-			within.least, within.most = min(within.least, by), max(within.most, by)
+			within.move(c.after[i].Sub(due))
 		}
 	}
+	moved := within.added+within.removed == 0 && within.moved > 0
 	switch {
 	case within.incomplete:
 		return "fires too many to compare"
-	case within.added == 0 && within.removed == 0 && within.moved > 0 && within.least == within.most:
+	case moved && within.least == within.most:
 		return "each fire " + within.by()
-	case within.added == 0 && within.removed == 0 && within.moved > 0:
+	case moved:
 		return "fires " + within.by()
-	case within.removed == 0 && within.moved == 0:
+	case within.removed+within.moved == 0:
 		return "fires added"
-	case within.added == 0 && within.moved == 0:
+	case within.added+within.moved == 0:
 		return "fires removed"
 	}
 	return "other fires"
