@@ -125,6 +125,14 @@ var badJobs = map[string]badDefinition{
 		}`,
 		[]string{`name_format trigger["No Good"]`},
 	},
+	// Its first character once told a name from an unknown one.
+	"trigger name with NUL": {
+		hook + `trigger {
+			name       = "\u00000"
+			expression = "@daily"
+		}`,
+		[]string{`name_format trigger["\x000"]`, `string_nul trigger["\x000"]`},
+	},
 	"timeout empty":          {webhook(`timeout = ""`), []string{`duration_empty target.webhook.timeout`}},
 	"timeout without unit":   {webhook(`timeout = "5"`), []string{`duration_unit target.webhook.timeout`}},
 	"timeout in days":        {webhook(`timeout = "2d"`), []string{`duration_max target.webhook.timeout`}},

@@ -290,11 +290,14 @@ func Key(text string) Option {
 	})
 }
 
-// UnknownName is the key of a block whose name is unknown; i tells it from others. No name has this form.
-func UnknownName(i int) string { return "\x00" + strconv.Itoa(i) }
+// UnknownName is the key of a block whose name is unknown; i tells it from others. No name in Terraform has this form,
+// because it is no UTF-8.
+func UnknownName(i int) string { return notUTF8 + strconv.Itoa(i) }
 
 // IsUnknownName reports whether a key is of UnknownName.
-func IsUnknownName(key string) bool { return strings.HasPrefix(key, "\x00") }
+func IsUnknownName(key string) bool { return strings.HasPrefix(key, notUTF8) }
+
+const notUTF8 = "\xff"
 
 // Blocks are blocks in a significant order.
 func Blocks[P, B any](name string, in Nest[P, *[]B], of Presence, text string, options ...Option) *Row {

@@ -22,20 +22,9 @@ import (
 // So a plan keeps each block where the state has it, and a change shows nothing but what changed.
 type Names map[string][]string
 
-// inOrder returns the keys of blocks: first those of n in its order, then the others by name.
+// inOrder returns the keys of blocks in the order that placed gives them after those of n.
 func (n Names) inOrder(at string, blocks map[string]attr.Value) []string {
-	var all []string
-	for _, name := range n[at] {
-		if _, there := blocks[name]; there {
-			all = append(all, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(blocks)) {
-		if !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return all
+	return placed(n[at], slices.Sorted(maps.Keys(blocks)))
 }
 
 // planned returns the order of a planned state; n is that of the state before.
@@ -131,12 +120,13 @@ func (n Names) Diagnostics(diags diag.Diagnostics) []*tfprotov6.Diagnostic {
 	return all
 }
 
-// pathOf converts a path to that of the protocol: a named block to its position. A block that the configuration does
-// not have, such as a removed one, leads to all of its kind.
+// pathOf converts a path to that of the protocol: a named block to the name at its position, because Terraform shows no
+// line of a block in a list. A block that the configuration does not have, such as a removed one, leads to all of its
+// kind.
 func (n Names) pathOf(p path.Path) *tftypes.AttributePath {
 	var steps []tftypes.AttributePathStep
 	at := ""
-	for _, step := range p.Steps() {
+	for i, step := range p.Steps() {
 		switch step := step.(type) {
 		case path.PathStepAttributeName:
 			steps, at = append(steps, tftypes.AttributeName(string(step))), strings.TrimPrefix(at+"."+string(step), ".")
@@ -144,14 +134,17 @@ func (n Names) pathOf(p path.Path) *tftypes.AttributePath {
 			steps = append(steps, tftypes.ElementKeyInt(int64(step)))
 		case path.PathStepElementKeyString:
 			names, are := n[at]
-			i := slices.Index(names, string(step))
+			place := slices.Index(names, string(step))
 			switch {
 			case !are:
 				steps = append(steps, tftypes.ElementKeyString(string(step)))
-			case i < 0:
+			case place < 0:
 				return tftypes.NewAttributePathWithSteps(steps)
 			default:
-				steps = append(steps, tftypes.ElementKeyInt(int64(i)))
+				steps = append(steps, tftypes.ElementKeyInt(int64(place)))
+				if i == len(p.Steps())-1 {
+					steps = append(steps, tftypes.AttributeName(nameOfBlock))
+				}
 			}
 		}
 	}
