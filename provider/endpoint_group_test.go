@@ -33,6 +33,40 @@ func TestWrongEndpointGroupsAreReportedAtTheirLines(t *testing.T) {
 	d.mustFail(t, []string{"validate"}, "line 39", `Did you mean "expire_after"?`)
 }
 
+// Terraform hides a value that a configuration marks as sensitive by the position of its block.
+func TestSensitiveURLOfAnEndpointStaysHiddenInAnotherOrder(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	hidden, open := "endpoint {\n name = \"a\"\n url = var.url\n}\n", "endpoint {\n name = \"b\"\n url = \"https://b.example.com\"\n}\n"
+	config := func(url string, blocks ...string) string {
+		return f.config(fmt.Sprintf(`variable "url" {
+	sensitive = true
+	default   = %q
+}
+resource "carillon_app" "a" { name = "crm" }
+resource "carillon_endpoint_group" "g" {
+	app  = carillon_app.a.name
+	name = "workers"
+	%s
+}
+`, url, strings.Join(blocks, "")))
+	}
+	d := f.directory(t, config("https://a.example.com/SECRETONE", hidden, open))
+	said := d.must(t, "apply", "-auto-approve")
+	for _, next := range []string{
+		config("https://a.example.com/SECRETONE", open, hidden), config("https://a.example.com/SECRETTWO", open, hidden),
+		config("https://a.example.com/SECRETTWO", hidden),
+	} {
+		d.rewrite(t, next)
+		said += d.must(t, "apply", "-auto-approve") + d.must(t, "state", "show", "carillon_endpoint_group.g")
+		mustChangeNothing(t, d)
+	}
+	if strings.Contains(said, "SECRET") {
+		t.Errorf("the URL is shown:\n%s", said)
+	}
+}
+
 // A story: one apply creates a group and a job on it, which are read back unchanged and imported.
 // Changes outside of Terraform are drift.
 func TestEndpointGroupStory(t *testing.T) {

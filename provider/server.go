@@ -151,12 +151,9 @@ func (s server) PlanResourceChange(
 	if diags.HasError() {
 		return resp, nil
 	}
-	planned, moves, err := r.Planned(ctx, plan, config, prior)
+	planned, moves, err := r.Planned(ctx, req.PriorState, plan, config, prior)
 	resp.PlannedState = planned
 	resp.UnsafeToUseLegacyTypeSystem = moves //nolint:staticcheck // else Terraform refuses a plan that leaves blocks at their places
-	if !change.isNew && plan.Equal(change.state) {
-		resp.PlannedState = req.PriorState
-	}
 	return resp, err
 }
 

@@ -297,7 +297,11 @@ func TestOrderOfTriggersIsNoChange(t *testing.T) {
 	config := func(names ...string) tftypes.Value {
 		var of []any
 		for _, name := range names {
-			of = append(of, name, values{"expression": yearly, "timezone": "UTC", "jitter": "60s"})
+			block := values{"expression": yearly, "timezone": "UTC", "jitter": "60s"}
+			if now, former, is := strings.Cut(name, "<"); is {
+				name, block["renamed_from"] = now, former
+			}
+			of = append(of, name, block)
 		}
 		return fill(w.kind, plainJob(values{"trigger": blocksOf(of...)}))
 	}
@@ -320,6 +324,7 @@ func TestOrderOfTriggersIsNoChange(t *testing.T) {
 		"the first one":        {[]string{"b", "c"}, "c b", true},
 		"all but one":          {[]string{"c"}, "c", true},
 		"all":                  {nil, "", false},
+		"one renamed":          {[]string{"d<c", "a", "b"}, "a b d", true},
 	} {
 		planned := w.plan(t, config(tt.names...), state)
 		if failed(planned.Diagnostics) {
@@ -347,6 +352,42 @@ func TestOrderOfTriggersIsNoChange(t *testing.T) {
 	}
 }
 
+// A block whose name is unknown may be any of those in the state, and the final plan must agree with the first. So it
+// plans all of them as unknown; the others are still checked.
+func TestTriggersOfUnknownNamesAreKnownOnlyAtApply(t *testing.T) {
+	t.Parallel()
+	w := newAPIServer(t)
+	null := tftypes.NewValue(w.kind, nil)
+	daily := values{"expression": "@daily", "timezone": "UTC"}
+	first := fill(w.kind, plainJob(values{"trigger": blocksOf("a", daily, "b", daily, "c", daily)}))
+	state, diags := w.apply(t, first, null, w.plan(t, first, null).PlannedState)
+	if failed(diags) {
+		t.Fatal(told(diags))
+	}
+	unknown := fill(w.kind, plainJob(values{"trigger": blocksOf(tftypes.UnknownValue, daily, "d", daily)}))
+	planned := w.plan(t, unknown, state)
+	var attributes map[string]tftypes.Value
+	if w.decoded(t, planned.PlannedState).As(&attributes) != nil || attributes["trigger"].IsKnown() || failed(planned.Diagnostics) {
+		t.Errorf("triggers = %v, %s, want unknown ones", attributes["trigger"], told(planned.Diagnostics))
+	}
+	known := fill(w.kind, plainJob(values{"trigger": blocksOf("c", daily, "d", daily)}))
+	if _, diags = w.apply(t, known, state, w.plan(t, known, state).PlannedState); failed(diags) {
+		t.Error(told(diags))
+	}
+	job, err := w.readJob(t.Context())
+	if err != nil || len(job.Triggers) != 2 {
+		t.Errorf("triggers = %v, %v", job.Triggers, err)
+	}
+	wrong := plainJob(values{"trigger": blocksOf(tftypes.UnknownValue, daily, "e", values{"expression": "99 * * * *"})})
+	resp, err := w.ValidateResourceConfig(t.Context(), &tfprotov6.ValidateResourceConfigRequest{
+		TypeName: "carillon_job", Config: encoded(t, fill(w.kind, wrong)),
+		ClientCapabilities: &tfprotov6.ValidateResourceConfigClientCapabilities{WriteOnlyAttributesAllowed: true},
+	})
+	if err != nil || !strings.Contains(told(resp.Diagnostics), `trigger["e"].expression`) {
+		t.Errorf("a wrong expression next to an unknown name: %s, %v", told(resp.Diagnostics), err)
+	}
+}
+
 // A client without write-only arguments would keep the values of secrets in its state.
 func TestSecretsAreRefusedFromOldClients(t *testing.T) {
 	t.Parallel()
@@ -370,6 +411,7 @@ func TestBlocksOfOneNameAndMissingValuesAreRefused(t *testing.T) {
 	for want, job := range map[string]values{
 		`trigger: two trigger blocks have the name "a"`: plainJob(values{"trigger": blocksOf("a", daily, "b", daily, "a", daily)}),
 		`trigger["b"].expression is missing`:            plainJob(values{"trigger": blocksOf("a", daily, "b", values{})}),
+		`trigger[1].name is missing`:                    plainJob(values{"trigger": blocksOf("a", daily, nil, daily)}),
 		`target is missing`:                             plainJob(values{"target": nil}),
 		`name is missing`:                               plainJob(values{"name": nil}),
 	} {

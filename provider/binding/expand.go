@@ -50,6 +50,12 @@ func (e *Expander) AllKnown(pointer string) bool {
 	return !e.IsUnknown(pointer) && !slices.ContainsFunc(e.Unknown, inside)
 }
 
+// NamesKnown reports whether the names of all blocks at pointer are known.
+func (e *Expander) NamesKnown(pointer string) bool {
+	unnamed := func(u string) bool { return IsUnknownName(strings.TrimPrefix(u, pointer+"/")) }
+	return !e.IsUnknown(pointer) && !slices.ContainsFunc(e.Unknown, unnamed)
+}
+
 // contains reports whether the pointer inner is outer or points into it.
 func contains(outer, inner string) bool {
 	return inner == outer || strings.HasPrefix(inner, outer+"/")

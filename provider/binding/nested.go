@@ -367,8 +367,8 @@ func (b blocksForm) expand(e *Expander, r *Row, at string, v attr.Value, of any)
 	}
 	given, _ := v.(types.Map)
 	for key, element := range given.Elements() {
-		if IsUnknownName(key) { // it may be any of them
-			e.Unknown = append(e.Unknown, at)
+		if IsUnknownName(key) {
+			e.Unknown = append(e.Unknown, at+input.Pointer(key))
 			continue
 		}
 		one(key, at+input.Pointer(key), element)

@@ -56,7 +56,7 @@ func (p *Plan) KeepsFires(ctx context.Context, diags *diag.Diagnostics, change J
 	}
 	names := scheduleChanges(before, after, nil)
 	keeps := len(names) == 0 && change.E.AllKnown("/triggers") && change.E.AllKnown("/enabled")
-	if !p.reads() || change.E.IsUnknown("/triggers") {
+	if !p.reads() || !change.E.NamesKnown("/triggers") {
 		return keeps
 	}
 	uses := func(name string) bool {

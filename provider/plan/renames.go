@@ -60,7 +60,7 @@ func RenamedFrom(m binding.Values) (from dispatcher.RenamedFrom, known bool) {
 		if !former.IsNull() {
 			from[name] = former.ValueString()
 		}
-		known = known && !object.IsUnknown() && !former.IsUnknown()
+		known = known && !object.IsUnknown() && !former.IsUnknown() && !binding.IsUnknownName(name)
 	}
 	return from, known
 }

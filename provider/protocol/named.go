@@ -22,18 +22,37 @@ import (
 // So a plan keeps each block where the state has it, and a change shows nothing but what changed.
 type Names map[string][]string
 
+// asConfigured are the blocks that stand as in the configuration all the same: a URL may be sensitive, and Terraform
+// hides the values that it marks so by their position there.
+const asConfigured = "endpoint"
+
 // inOrder returns the keys of blocks in the order that placed gives them after those of n.
 func (n Names) inOrder(at string, blocks map[string]attr.Value) []string {
 	return placed(n[at], slices.Sorted(maps.Keys(blocks)))
 }
 
-// planned returns the order of a planned state; n is that of the state before.
-func (n Names) planned(config Names) Names {
-	all := Names{}
-	for at, names := range config {
-		all[at] = placed(n[at], names)
+// planned returns the order of a planned state; prior is the state before.
+func planned(config, prior Object) Names {
+	all := maps.Clone(config.Names)
+	for at, names := range config.Names {
+		if at != asConfigured {
+			all[at] = placed(renamed(prior.Names[at], config, at), names)
+		}
 	}
 	return all
+}
+
+// renamed returns names of the state before, in which a block that the configuration renames has its new name.
+func renamed(before []string, config Object, at string) []string {
+	after := slices.Clone(before)
+	for name, block := range inside(config.Values[at]) {
+		former, _ := inside(block)["renamed_from"].(types.String)
+		i := slices.Index(before, former.ValueString())
+		if i >= 0 && !slices.Contains(before, name) && !slices.Contains(config.Names[at], before[i]) {
+			after[i] = name
+		}
+	}
+	return after
 }
 
 // placed keeps the names of before at their places. New names take the places of removed ones, and then follow. A
@@ -57,6 +76,17 @@ func placed(before, names []string) []string {
 		}
 	}
 	return append(all, added...)
+}
+
+// unknown returns the places at which an existing resource has a block of unknown name. It may be any of the blocks
+// there, or a new one, and Terraform demands that the final plan has it at the same place. So none is planned.
+func (n Names) unknown() (places []string) {
+	for at, names := range n {
+		if slices.ContainsFunc(names, binding.IsUnknownName) {
+			places = append(places, at)
+		}
+	}
+	return places
 }
 
 // moved reports whether a block of a plan has another position in the configuration or in the state before, which
@@ -83,23 +113,29 @@ func nameValue(key string) types.String {
 	return types.StringValue(key)
 }
 
-// duplicate is a block with the name of another one.
-type duplicate struct {
-	at, name string
-	index    int
+// misnamed is a block with the name of another one, or with none.
+type misnamed struct {
+	at    string
+	index int
+	name  types.String
 }
 
-// report adds an error for each duplicate.
-func report(diags *diag.Diagnostics, twice []duplicate) {
-	for _, one := range twice {
+// report adds an error for each block.
+func report(diags *diag.Diagnostics, blocks []misnamed) {
+	for _, one := range blocks {
 		steps := strings.Split(one.at, ".")
 		at := path.Root(steps[0])
 		for _, step := range steps[1:] {
 			at = at.AtName(step)
 		}
-		diags.AddAttributeError(at.AtListIndex(one.index).AtName(nameOfBlock), "Two blocks have the same name",
-			binding.WithCode(fmt.Sprintf("%s: two %s blocks have the name %q; give each a name of its own", one.at, steps[len(steps)-1],
-				one.name), input.CodeNameTaken))
+		at = at.AtListIndex(one.index).AtName(nameOfBlock)
+		if one.name.IsNull() {
+			diags.AddAttributeError(at, input.RowOf(input.CodeRequired).Title, binding.WithCode(at.String()+" is missing", input.CodeRequired))
+			continue
+		}
+		diags.AddAttributeError(at, "Two blocks have the same name", binding.WithCode(fmt.Sprintf(
+			"%s: two %s blocks have the name %q; give each a name of its own", one.at, steps[len(steps)-1], one.name.ValueString()),
+			input.CodeNameTaken))
 	}
 }
 

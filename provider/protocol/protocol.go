@@ -53,13 +53,13 @@ func unclear(at string, attributes map[string]*attribute) (all []string) {
 type Object struct {
 	binding.Values // nil if the object is null
 	Names
-	twice []duplicate
+	misnamed []misnamed
 }
 
 // Check adds an error for each value that a configuration must set and does not, and for blocks with the same name.
 // Some clients would store write-only values: then it refuses these.
 func (t Table) Check(diags *diag.Diagnostics, config Object, storesWriteOnly bool) {
-	report(diags, config.twice)
+	report(diags, config.misnamed)
 	var missing, secret path.Paths
 	_ = object{config.Values, maps.Clone(config.Values), nil}.each(t.attributes, path.Empty(), func(p place) (attr.Value, diag.Diagnostics) {
 		if p.required && p.plan.IsNull() {
@@ -84,7 +84,7 @@ func (t Table) Check(diags *diag.Diagnostics, config Object, storesWriteOnly boo
 // force a replacement, too. Terraform's own proposal would be of no use: it compares repeated blocks by position, where
 // a block with a name may be another one.
 func (t Table) Resolve(ctx context.Context, config, prior Object) (plan binding.Values, replace path.Paths, diags diag.Diagnostics) {
-	report(&diags, config.twice)
+	report(&diags, config.misnamed)
 	all := object{config.Values, maps.Clone(config.Values), prior.Values}
 	diags.Append(all.each(t.attributes, path.Empty(), filledIn)...)
 	changes := prior.Values == nil || !all.plan.Equal(prior.Values)
@@ -108,28 +108,37 @@ func (t Table) Decode(ctx context.Context, sources ...*tfprotov6.DynamicValue) (
 			if err != nil {
 				return nil, fmt.Errorf("decode what Terraform sent: %w", err)
 			}
-			one.Values, one.twice = inside(object), d.twice
+			one.Values, one.misnamed = inside(object), d.misnamed
 		}
 		all = append(all, one)
 	}
 	return all, nil
 }
 
-// Encode returns an object in Terraform's form, with named blocks in the order of names.
-func (t Table) Encode(ctx context.Context, v binding.Values, names Names) (*tfprotov6.DynamicValue, error) {
+// Encode returns an object in Terraform's form, with named blocks in the order of names, but unknown at some places.
+func (t Table) Encode(ctx context.Context, v binding.Values, names Names, unplanned ...string) (*tfprotov6.DynamicValue, error) {
 	var text bytes.Buffer
-	if err := (encoder{msgpack.NewEncoder(&text), &text, names}).object(ctx, t.attributes, v, ""); err != nil {
+	if err := (encoder{msgpack.NewEncoder(&text), &text, names, unplanned}).object(ctx, t.attributes, v, ""); err != nil {
 		return nil, err
 	}
 	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
 }
 
-// Planned returns a plan in Terraform's form. moves reports whether a block has another place in it than in the
-// configuration or in the prior state.
-func (t Table) Planned(ctx context.Context, plan binding.Values, config, prior Object) (of *tfprotov6.DynamicValue, moves bool, err error) {
-	names := prior.Names.planned(config.Names)
-	of, err = t.Encode(ctx, plan, names)
-	return of, names.moved(config.Names, prior.Names), err
+// Planned returns a plan in Terraform's form; if it changes nothing, that is source, from which prior was decoded. moves
+// reports whether a block has another place in it than in the configuration or in the prior state.
+func (t Table) Planned(
+	ctx context.Context, source *tfprotov6.DynamicValue, plan binding.Values, config, prior Object,
+) (of *tfprotov6.DynamicValue, moves bool, err error) {
+	names, unplanned := planned(config, prior), []string(nil)
+	if prior.Values != nil {
+		unplanned = config.unknown()
+	}
+	moves = len(unplanned) > 0 || names.moved(config.Names, prior.Names)
+	if prior.Values != nil && plan.Equal(prior.Values) && maps.EqualFunc(names, prior.Names, slices.Equal) {
+		return source, moves, nil
+	}
+	of, err = t.Encode(ctx, plan, names, unplanned...)
+	return of, moves, err
 }
 
 // Settled returns the API's values of an object in Terraform's form, but keeps each equivalent text of prior, such as

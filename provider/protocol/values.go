@@ -28,8 +28,8 @@ const unknownCode = "\xd4\x00\x00"
 // decoder reads a value that Terraform sent.
 type decoder struct {
 	*msgpack.Decoder
-	names Names       // of the named blocks that were read
-	twice []duplicate // blocks with a name that another block has
+	names    Names // of the named blocks that were read
+	misnamed []misnamed
 }
 
 // object reads an object, of which at is the place. It returns null or unknown where that was sent.
@@ -114,10 +114,11 @@ func (d *decoder) attribute(ctx context.Context, a *attribute, at string) (attr.
 // key returns the key of the i-th block of a list, and records its place.
 func (d *decoder) key(at string, i int, name types.String, taken map[string]attr.Value) string {
 	key := name.ValueString()
-	if _, twice := taken[key]; twice {
-		d.twice = append(d.twice, duplicate{at: at, name: key, index: i})
+	_, twice := taken[key]
+	if name.IsNull() || twice {
+		d.misnamed = append(d.misnamed, misnamed{at, i, name})
 	}
-	if _, twice := taken[key]; twice || name.IsUnknown() {
+	if name.IsNull() || twice || name.IsUnknown() {
 		key = binding.UnknownName(i)
 	}
 	d.names[at] = append(d.names[at], key)
@@ -242,6 +243,8 @@ type encoder struct {
 	*msgpack.Encoder
 	out   *bytes.Buffer
 	names Names // the order of named blocks
+	// unplanned are the places of blocks that are written as unknown.
+	unplanned []string
 }
 
 // object writes the attributes of an object, of which at is the place.
@@ -264,6 +267,9 @@ func (e encoder) object(ctx context.Context, sent map[string]*attribute, values 
 func (e encoder) attribute(ctx context.Context, a *attribute, value attr.Value, at string) error {
 	if a == nil {
 		return fmt.Errorf("encode %s: the schema has no such attribute", at)
+	}
+	if slices.Contains(e.unplanned, at) {
+		value = a.unknown
 	}
 	if a.inner == nil || !known(value) {
 		return encodeValue(ctx, value, e.Encoder, e.out)
