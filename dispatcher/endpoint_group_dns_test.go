@@ -165,7 +165,7 @@ func TestBoundsHoldForNamesOfDNS(t *testing.T) {
 		"fits": {Hostname: "workers.internal", Port: 8080}, "host": {Hostname: "workers.example", Port: 8080},
 		"port": {Hostname: "workers.internal", Port: 22}, "srv": {Hostname: "_http._tcp.example", Type: "SRV"},
 	}}}
-	want := []string{"/dns/host/name bound_egress", "/dns/port/name bound_egress"}
+	want := []string{"/dns/host/hostname bound_egress", "/dns/port/hostname bound_egress"}
 	if diff := cmp.Diff(want, codesOf(bounds.CheckGroup(group))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -46,9 +46,9 @@ var mutants = []mutant{
 				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.Claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
 					"		rows+db.Chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
 					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(f)+`)`+fires)\n"},
-			{"dispatcher/store/db/postgres_statements.go", "		return p.runParts(ctx, hot, args, scan)\n",
-				"		for _, part := range hot.Parts {\n			if affected, err = p.query(ctx, part, args, scan); err != nil {\n" +
-					"				break\n			}\n		}\n		return affected, err\n"},
+			{"dispatcher/store/db/postgres_statements.go", "	if len(hot.Parts) > 1 {\n",
+				"	for i := 0; len(hot.Parts) > 1; i++ {\n		if affected, err = p.query(ctx, hot.Parts[i], args, scan); err != nil ||\n" +
+					"			i == len(hot.Parts)-1 {\n			return affected, err\n		}\n	}\n	if len(hot.Parts) > 1 {\n"},
 		},
 	},
 	{
@@ -81,7 +81,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{"dispatcher/engine/plan/claim_tokens.go", "	// A shutdown does not end it at once,",
 				"	if id != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
-			{"dispatcher/engine/chores/fleet.go", "	c.submitMissed(ctx, id, mine, now)\n", "	c.submitMissed(ctx, id, mine[:0], now)\n"},
+			{"dispatcher/engine/chores/fleet.go", "c.Plan.HeldBy(id, mine)", "c.Plan.HeldBy(id, mine[:0])"},
 		},
 	},
 	{

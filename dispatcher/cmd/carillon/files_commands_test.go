@@ -83,8 +83,8 @@ func TestLintExitCodeDependsOnFindings(t *testing.T) {
 	}{
 		"a clean directory": {dir: directory(t, fmt.Sprintf(billingFiles, "https://example.com/"))},
 		"a misspelt name": {dir: directory(t, wrong), code: exitNegative,
-			want: `main.tf:18:5: trigger has no "timezon"; did you mean timezone? (hcl_unknown)`},
-		"a warning":                 {dir: directory(t, gap), want: "main.tf:17:18: warning: daylight saving skips"},
+			want: `main.tf:20:5: trigger has no "timezon"; did you mean timezone? (hcl_unknown)`},
+		"a warning":                 {dir: directory(t, gap), want: "main.tf:19:18: warning: daylight saving skips"},
 		"a warning with --strict":   {dir: directory(t, gap), args: []string{"--strict"}, code: exitNegative, want: "(dst)"},
 		"a missing directory":       {dir: filepath.Join(t.TempDir(), "nothing"), code: exitUsage},
 		"a directory without files": {dir: t.TempDir(), code: exitUsage},
