@@ -139,7 +139,7 @@ func TestDiffShowsWhatAnApplyWouldChange(t *testing.T) {
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), other, client.Condition{Absent: true}))
 	dir := directory(t, text+"resource \"carillon_calendar\" \"h\" {\n  app  = \"billing\"\n  name = \"h\"\n}\n")
 	out, errs, code := carillon(t, env, "diff", dir)
-	want := `+ calendar billing/h (DIR/main.tf:21): only in the files
+	want := `+ calendar billing/h (DIR/main.tf:23): only in the files
 ~ job billing/invoices (DIR/main.tf:5): different
     trigger["yearly"].expression: server "0 0 8 1 1 ?", files "0 0 9 1 1 ?"
 - job billing/other: only on the server
