@@ -67,7 +67,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 			}
 		}
 	}
-	job.State, job.Warnings = job.RollUp(false), job.Warn(calendars)
+	job.State = job.RollUp(false)
 	return job, missed, nil
 }
 

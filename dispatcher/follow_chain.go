@@ -58,20 +58,39 @@ type Leader struct {
 
 // FollowGraph is the graph of followers in an app before a job changes, limited to jobs before and after that job.
 type FollowGraph struct {
-	IDs     map[string]int64     // keys of the jobs that the job names, by their names
+	IDs     map[string]int64     // keys of the existing jobs that the job names, by their names
 	Names   map[int64]string     // of all jobs in the graph
 	After   map[int64][]Follower // of jobs, by event and follower
 	Leaders map[int64][]Leader   // by their follower; needed only if Grows
+	// Awaited is true if other jobs name the job and it gets this name only now: its runs are new behind theirs.
+	Awaited bool
 }
 
+// AwaitedKey is the key of a Follower whose name no job of the app has. The job that gets the name replaces it.
+func AwaitedKey(app, name string) int64 { return run.HashID("awaited-follower", app, name) }
+
 // FollowersOf returns the followers of a job of an app with these quotas. The error is Problems: a job that it names
-// does not exist or leads back to it, or more runs would follow than allowed.
+// leads back to it, or more runs would follow than allowed.
 func (g FollowGraph) FollowersOf(job Job, quotas target.Quotas) ([]Follower, error) {
 	all, err := g.followers(job)
 	if err == nil {
 		err = g.checkFanOut(job, all, quotas)
 	}
 	return all, err
+}
+
+// warn warns of names that no job of the app has: nothing follows until one does.
+func (g FollowGraph) warn(job Job) error {
+	var problems input.Problems
+	for event, follow := range job.EachFollow() {
+		for i, name := range follow.Jobs {
+			if g.IDs[name] == 0 {
+				problems.Add(input.Pointer(string(event), "jobs", strconv.Itoa(i)), input.CodeFollowUnknown,
+					"app %s has no job %s; no run follows under this name until it has one", input.Echo(job.App), input.Echo(name))
+			}
+		}
+	}
+	return problems.Err()
 }
 
 // Grows reports whether more runs may follow job, as declared, than before. Only then do the jobs before it matter.
@@ -84,19 +103,16 @@ func (g FollowGraph) Grows(job Job) bool {
 	return is.Runs > was.Runs || is.Depth > was.Depth
 }
 
-// followers returns the followers of a job, as declared. The error is Problems: a job that it names does not exist,
-// or leads back to it.
+// followers returns the followers of a job, as declared. The error is Problems: a job that it names leads back to it.
 func (g FollowGraph) followers(job Job) ([]Follower, error) {
 	var problems input.Problems
 	var all []Follower
 	next := map[int64]bool{}
 	for event, follow := range job.EachFollow() {
-		for i, name := range follow.Jobs {
-			id, found := g.IDs[name]
-			if !found {
-				problems.Add(input.Pointer(string(event), "jobs", strconv.Itoa(i)), input.CodeFollowUnknown,
-					"job %s does not exist in this app; make it first, or name one that does", input.Echo(name))
-				continue
+		for _, name := range follow.Jobs {
+			id, exists := g.IDs[name]
+			if !exists {
+				id = AwaitedKey(job.App, name)
 			}
 			next[id] = true
 			all = append(all, Follower{job.Key(), event.Mask(), id, run.KindChain, follow.Payload == FollowResult})
@@ -191,7 +207,10 @@ func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas
 func (g FollowGraph) fanOut(job Job, after []Follower) (was, is FanOut, now fanOuts) {
 	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
 	now = fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
-	return before.at(job.Key()), now.at(job.Key()), now
+	if !g.Awaited {
+		was = before.at(job.Key())
+	}
+	return was, now.at(job.Key()), now
 }
 
 // fanOuts computes the fan-out of jobs when the followers of one of them are replaced.

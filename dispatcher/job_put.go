@@ -55,6 +55,7 @@ func (b JobBefore) Unchanged(declared Job) (Job, bool) {
 func (b JobBefore) Shown(job Job) Job {
 	warnings := input.Problems(job.Warn(b.Calendars))
 	warnings.AddError("", job.CheckBounds(b.Bounds)) // its attempts fail
+	warnings.AddError("", b.Follows.warn(job))
 	job.Warnings, job.Pauses = warnings, nil
 	if job.AppPaused {
 		job.Pauses = b.Pauses

@@ -122,10 +122,10 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 		"a window without fires":  {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
 	} {
 		revised, _ := revise(t, nil, tt.declared, monday)
-		switch {
-		case tt.want == "" && len(revised.Warnings) == 0:
-		case len(revised.Warnings) != 1 || revised.Warnings[0].Code != tt.want || revised.Warnings[0].Path != "/triggers/t/expression":
-			t.Errorf("%s: warnings %v, want %s", name, revised.Warnings, tt.want)
+		switch warnings := revised.Warn(nil); {
+		case tt.want == "" && len(warnings) == 0:
+		case len(warnings) != 1 || warnings[0].Code != tt.want || warnings[0].Path != "/triggers/t/expression":
+			t.Errorf("%s: warnings %v, want %s", name, warnings, tt.want)
 		}
 	}
 	late, _ := revise(t, nil, job("30 2 * * *", berlin), monday)
@@ -143,7 +143,7 @@ func TestAcknowledgedWarningsAreNotRepeated(t *testing.T) {
 	codes := func(acknowledged ...string) (found []string) {
 		declared.Acknowledge = acknowledged
 		revised, _ := revise(t, nil, declared, monday)
-		for _, w := range revised.Warnings {
+		for _, w := range revised.Warn(nil) {
 			found = append(found, w.Code)
 		}
 		return found
@@ -189,11 +189,11 @@ func TestWarningAboutZoneAbbreviations(t *testing.T) {
 	} {
 		declared := job("0 12 * * *", withTrigger(func(t *dispatcher.Trigger) { t.Timezone = zone }))
 		revised, _ := revise(t, nil, declared, monday)
-		switch {
-		case want == "" && len(revised.Warnings) == 0:
-		case want == "" || len(revised.Warnings) != 1 || revised.Warnings[0].Code != input.WarnZone ||
-			revised.Warnings[0].Path != "/triggers/t/timezone" || !strings.Contains(revised.Warnings[0].Message, want):
-			t.Errorf("%s: warnings %v, want %q", zone, revised.Warnings, want)
+		switch warnings := revised.Warn(nil); {
+		case want == "" && len(warnings) == 0:
+		case want == "" || len(warnings) != 1 || warnings[0].Code != input.WarnZone || warnings[0].Path != "/triggers/t/timezone" ||
+			!strings.Contains(warnings[0].Message, want):
+			t.Errorf("%s: warnings %v, want %q", zone, warnings, want)
 		}
 	}
 }

@@ -45,9 +45,6 @@ func jobs(c *connection) *jobResource {
 		},
 		secrets: secretsOf[dispatcher.Job]{dispatcher.Job.CheckKept, webhookKnown},
 		bounds:  func(bounds *target.Bounds, j dispatcher.Job) error { return j.CheckBounds(bounds) },
-		inUse: input.Problem{Code: input.CodeJobInUse, Message: "Terraform destroys a job before it updates the jobs that name it. Take " +
-			"its name out of these jobs in one apply and remove the job in the next one, or set create_before_destroy in the lifecycle " +
-			"block of the job."},
 	}}
 }
 
@@ -114,7 +111,9 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		model["next_fire_times"] = times // the schedules did not change; see KeepMoving
 	}
 	done = !diags.HasError()
-	r.conn.WarnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
+	// The API also knows what calendars exclude. The plan has warned of jobs that may exist only a moment later.
+	warnings := slices.DeleteFunc(job.Warnings, func(w input.Problem) bool { return w.Code == input.CodeFollowUnknown })
+	r.conn.WarnOfMistakes(diags, job.App, job.Name, warnings, "more jobs")
 	return model, done
 }
 

@@ -59,12 +59,11 @@ func (a *API) warned(job dispatcher.Job) dispatcher.Job {
 	return job
 }
 
-// deleteJob deletes a job and stops its fires; its runs and misfires stay. While it follows another job, returns 409
-// with code job_in_use.
+// deleteJob deletes a job and stops its fires; its runs and misfires stay. Jobs that it follows warn that nothing follows
+// them under its name.
 func (a *API) deleteJob(r *request) (response, error) {
 	return a.remove(r, func(change input.Change) error {
-		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
-		return withRemedy(err, dispatcher.ErrInUse, input.CodeJobInUse, "take its name out of these jobs first")
+		return a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
 	})
 }
 

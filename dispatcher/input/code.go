@@ -72,7 +72,6 @@ const (
 	CodeHeaderValue     = "header_value"
 	CodeInternal        = "internal"
 	CodeJitterRange     = "jitter_range" // a jitter that is negative or more than a day
-	CodeJobInUse        = "job_in_use"
 	CodeJSONDepth       = "json_depth"
 	CodeJSONDuplicate   = "json_duplicate_key"
 	CodeJSONNumber      = "json_number"
@@ -250,7 +249,6 @@ var Codes = []CodeRow{
 	{CodeInternal, 500, "Internal error of Carillon"},
 	{WarnJitter, 0, "Jitter as long as the time between fires"},
 	{CodeJitterRange, 422, "Jitter out of range"},
-	{CodeJobInUse, 409, "The job follows another one"},
 	{CodeJSONDepth, 400, "JSON nested too deep"},
 	{CodeJSONDuplicate, 400, "Key repeated in JSON"},
 	{CodeJSONNumber, 400, "Number is out of range"},

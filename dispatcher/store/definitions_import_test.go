@@ -306,9 +306,8 @@ func TestRemovedImportDoesNotContinue(t *testing.T) {
 func TestImportWithALateProblemLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	onImports(t, func(t *testing.T, m *importer) {
-		last := &m.export.Jobs[importedJobs-1].Job
-		good := last.OnFailure
-		last.OnFailure = &dispatcher.Follow{Jobs: []string{"none"}}
+		first, last := &m.export.Jobs[0].Job, m.export.Jobs[importedJobs-1].Job
+		first.OnSuccess = &dispatcher.Follow{Jobs: []string{last.Name}} // the last one leads back to it
 		_, err := m.s.ImportApp(t.Context(), m.export, m.change())
 		var problems input.Problems
 		if !errors.As(err, &problems) {
@@ -317,7 +316,7 @@ func TestImportWithALateProblemLeavesNoTrace(t *testing.T) {
 		if _, err := m.s.App(t.Context(), "app"); !errors.Is(err, dispatcher.ErrNotFound) {
 			t.Errorf("the app: got error %v, want ErrNotFound", err)
 		}
-		last.OnFailure = good
+		first.OnSuccess = nil
 		must(t, store.ImportMeanwhile(t.Context(), m.s, m.export, m.change(), func() bool {
 			m.wantRefused()
 			return true

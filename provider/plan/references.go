@@ -123,8 +123,14 @@ func (p *Plan) checkCalendar(ctx context.Context, problems *input.Problems, app,
 	}
 }
 
-// CheckReferences refuses a job that names calendars, a group or jobs that neither exist nor are
-// created by the same plan. e has expanded the job.
+// missing returns the warning that nothing follows under a name until a job of the app has it; names are the existing ones.
+func (r reference) missing(names []string) input.Problem {
+	return input.Problem{Path: r.at, Code: r.code, Message: fmt.Sprintf("app %s has no job %s yet, and Terraform has not planned one; no "+
+		"run follows under this name until there is one%s", input.Echo(r.app), input.Echo(r.name), input.DidYouMean(r.name, names))}
+}
+
+// CheckReferences refuses a job that names calendars or a group that neither exist nor are created
+// by the same plan, and warns of such jobs. e has expanded the job.
 func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	var problems input.Problems
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
@@ -212,8 +218,8 @@ func (p *Plan) followersOf(ctx context.Context, app, name string) (followers []s
 	return job.Followers(), true, false, true
 }
 
-// checkFollows refuses a job that names a job that neither exists nor is created by the same plan,
-// and jobs that follow one another in a circle. If that is unknown now, the API checks it at apply.
+// checkFollows warns of names of jobs that neither exist nor are planned so far: Terraform may plan them later.
+// It refuses jobs that follow one another in a circle. If that is unknown now, the API checks it at apply.
 func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if !p.reads() || job.App == "" || job.Name == "" || diags.HasError() {
 		return
@@ -231,15 +237,13 @@ func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *bin
 				continue
 			}
 			if _, exists, _, known := p.followersOf(ctx, job.App, name); known && !exists {
-				unknown := reference{"job", input.CodeFollowUnknown, job.App, name, at}
-				problems = append(problems, unknown.unknown(p.someJobs(ctx, job.App)))
+				missing := reference{"job", input.CodeFollowUnknown, job.App, name, at}
+				problems = append(problems, missing.missing(p.someJobs(ctx, job.App)))
 			}
 		}
 	}
-	p.paths.Report(diags, e.AboutKnown(problems))
-	if len(problems) == 0 {
-		p.checkCycle(ctx, diags, job)
-	}
+	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(problems), "more jobs")
+	p.checkCycle(ctx, diags, job)
 }
 
 // someJobs returns existing names for a message about a missing one.

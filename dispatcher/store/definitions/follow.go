@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
@@ -39,7 +37,8 @@ func (j *JobRow) decodeFollowers() error {
 	return nil
 }
 
-// loadFollows reads the followers of a job, if it declares any, and the jobs that these lead to.
+// loadFollows reads the followers of a job, if it declares any, and the jobs that these lead to. b has the keys of the
+// jobs that it names.
 func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Job, b *dispatcher.JobBefore) (err error) {
 	if job.FollowMask() == 0 {
 		return nil
@@ -56,23 +55,23 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 		}
 		level = append(level, id)
 	}
-	b.Follows = dispatcher.FollowGraph{
-		Names: map[int64]string{}, After: map[int64][]dispatcher.Follower{}, Leaders: map[int64][]dispatcher.Leader{},
-	}
-	if b.Follows.IDs, err = s.idsOfJobs(ctx, q, job.App, job.Followers()); err != nil {
-		return err
-	}
+	b.Follows.Names, b.Follows.After, b.Follows.Leaders = map[int64]string{}, map[int64][]dispatcher.Follower{}, map[int64][]dispatcher.Leader{}
 	for name, id := range b.Follows.IDs {
 		b.Follows.Names[id] = name
 		level = append(level, id)
 	}
-	if err := s.readAfter(ctx, q, b.Follows, level); err != nil {
+	if err := s.readAfter(ctx, q, b.Follows, job, level); err != nil {
 		return fmt.Errorf("read what follows job %s/%s: %w", job.App, job.Name, err)
+	}
+	// $1 awaited key
+	const awaited = `SELECT 1 FROM followers WHERE follower_id = $1 LIMIT 1`
+	if _, b.Follows.Awaited, err = db.First(ctx, q, db.ScanInt, awaited, dispatcher.AwaitedKey(job.App, job.Name)); err != nil {
+		return err
 	}
 	if !b.Follows.Grows(job) {
 		return nil
 	}
-	if err := s.readLeaders(ctx, q, b.Follows, job.Key()); err != nil {
+	if err := s.readLeaders(ctx, q, b.Follows, job); err != nil {
 		return fmt.Errorf("read what leads to job %s/%s: %w", job.App, job.Name, err)
 	}
 	return nil
@@ -82,8 +81,8 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 // present and the new followers are at most MostFollowing jobs each, with three deliveries.
 const mostFollowersRead = 8 * dispatcher.MostFollowing
 
-// readAfter adds the followers of jobs to a graph, direct and indirect.
-func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, level []int64) error {
+// readAfter adds the followers of jobs to a graph, direct and indirect. Those that await the name of job lead to it.
+func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job dispatcher.Job, level []int64) error {
 	// From $1 on: the ids
 	after := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, coalesce(j.name, '')
 		FROM b JOIN followers AS f ON f.job_id = b.id LEFT JOIN jobs AS j ON j.id = f.follower_id
@@ -97,6 +96,9 @@ func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.Follow
 		rows, err := db.Collect(ctx, q, func(row db.Scanner) (f dispatcher.Follower, err error) {
 			var name string
 			f, err = ScanFollower(db.WiderRow{Scanner: row, After: []any{&name}})
+			if f.ID == dispatcher.AwaitedKey(job.App, job.Name) {
+				f.ID = job.Key()
+			}
 			if name != "" {
 				g.Names[f.ID] = name
 			}
@@ -124,16 +126,19 @@ func ScanFollower(row db.Scanner) (f dispatcher.Follower, err error) {
 }
 
 // readLeaders adds to a graph the jobs that lead to a job, directly and through others.
-func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job int64) error {
+func (s *Store) readLeaders(ctx context.Context, q db.Querier, g dispatcher.FollowGraph, job dispatcher.Job) error {
+	awaited := dispatcher.AwaitedKey(job.App, job.Name)
 	// From $1 on: the ids
 	leaders := s.db.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.follower_id, (SELECT count(*) FROM followers AS g
 			WHERE g.job_id = f.job_id AND g.event = f.event), j.name
 		FROM b JOIN followers AS f ON f.follower_id = b.id JOIN jobs AS j ON j.id = f.job_id ORDER BY f.job_id, f.follower_id`
-	for level := []int64{job}; len(level) > 0; {
+	for level := []int64{job.Key(), awaited}; len(level) > 0; {
 		rows, err := db.Collect(ctx, q, func(row db.Scanner) (l dispatcher.Leader, err error) {
 			var name string
 			err = row.Scan(&l.Job, &l.Follower, &l.Count, &name)
-			g.Names[l.Job] = name
+			if g.Names[l.Job] = name; l.Follower == awaited {
+				l.Follower = job.Key()
+			}
 			return l, err
 		}, leaders, s.db.Batch(level)...)
 		if err != nil {
@@ -194,28 +199,26 @@ func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all
 	return t.Exec(ctx, insert, t.Batch(jobs, events, ids, kinds, results)...)
 }
 
-// mostUsersNamed is how many jobs an error names as users of another one.
-const mostUsersNamed = 5
-
-// NotFollowing returns ErrInUse if other jobs name a job.
-func NotFollowing(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
-	// $1 job, $2 limit
-	const users = `SELECT DISTINCT j.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.follower_id = $1 AND f.kind = 4
-		ORDER BY j.name LIMIT $2`
-	names, err := db.Collect(ctx, t, db.ScanText, users, job.Key(), mostUsersNamed+1)
-	if err != nil || len(names) == 0 {
+// joinLeaders lets a job that has got its name follow the jobs that name it. One that named it by its former name, too,
+// is followed once.
+func joinLeaders(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
+	awaited := dispatcher.AwaitedKey(job.App, job.Name)
+	// $1 awaited key, $2 job
+	const twice = `DELETE FROM followers WHERE follower_id = $1 AND EXISTS (SELECT 1 FROM followers AS f
+		WHERE f.job_id = followers.job_id AND f.event = followers.event AND f.follower_id = $2)`
+	if err := t.Exec(ctx, twice, awaited, job.Key()); err != nil {
 		return err
 	}
-	more := ""
-	if len(names) > mostUsersNamed {
-		names, more = names[:mostUsersNamed], " and others"
-	}
-	for i, name := range names {
-		names[i] = input.Echo(name)
-	}
-	return fmt.Errorf("job %s follows job %s%s: %w", input.Echo(job.App+"/"+job.Name), strings.Join(names, ", "), more,
-		dispatcher.ErrInUse)
+	return t.Exec(ctx, replaceFollower, awaited, job.Key())
 }
+
+// leaveLeaders lets the jobs that name a deleted job await another one of its name.
+func leaveLeaders(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
+	return t.Exec(ctx, replaceFollower, job.Key(), dispatcher.AwaitedKey(job.App, job.Name))
+}
+
+// $1 former key, $2 key
+const replaceFollower = `UPDATE followers SET follower_id = $2 WHERE follower_id = $1`
 
 // Deliveries are runs, and each run belongs to a job. So the destination of a Follow or of an alert has a row among the
 // jobs, an attached job, which is part of its owner: it has secrets, retries and revisions as any job, but no trigger.

@@ -147,6 +147,10 @@ func importCalendar(ctx context.Context, t *dispatch.Tx, app string, calendar di
 func (s *Store) importFollows(ctx context.Context, t *dispatch.Tx, one access.ExportedJob, app access.App) error {
 	job := one.WithOrigins()
 	b := dispatcher.JobBefore{Bounds: app.Bounds, Defaults: app.Defaults, Keys: s.keys != nil}
+	var err error
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, t, job.App, job.Followers()); err != nil {
+		return err
+	}
 	if err := s.loadFollows(ctx, t, job, &b); err != nil {
 		return err
 	}

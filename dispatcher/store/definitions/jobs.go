@@ -294,9 +294,6 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 		if err := t.Allow(job.Revision); err != nil {
 			return err
 		}
-		if err := NotFollowing(ctx, t, job.Job); err != nil {
-			return err
-		}
 		if job.Err != nil {
 			// Its triggers and attached jobs are found by their references to it.
 			// $1 job
@@ -375,6 +372,9 @@ func dropJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	}
 	// $1 job
 	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, id); err != nil {
+		return err
+	}
+	if err := leaveLeaders(ctx, t, job); err != nil {
 		return err
 	}
 	for event := range job.EachFollow() {

@@ -60,6 +60,9 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	if err := dispatch.Allow(by, old.Revision); err != nil {
 		return b, err
 	}
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, job.App, job.Followers()); err != nil {
+		return b, err
+	}
 	if b.shared.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
 		return b, err
 	}
@@ -129,6 +132,9 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if err == nil && (job.FollowMask() != 0 || b.Old != nil && (b.Old.FollowMask() != 0 || unreadable(b.Old))) {
 		err = writeFollowers(ctx, t, job, c.Followers)
 	}
+	if err == nil && b.Old == nil {
+		err = joinLeaders(ctx, t, job)
+	}
 	if err != nil {
 		return stored, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 	}
@@ -144,14 +150,13 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if stored, err = asStored(job); err != nil {
 		return stored, err
 	}
-	stored.Pauses = b.Pauses
 	t.Notify(dispatcher.Notification{JobID: job.Key()})
 	err = auditJob(ctx, t, dispatch.AuditEntry{Action: "put", App: job.App, Subject: "job " + job.Name, Revision: job.Revision},
 		b.values, replacedValues(job, declared, b.values))
 	if err != nil {
 		return stored, err
 	}
-	return stored, removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
+	return b.Shown(stored), removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
 }
 
 // asStored returns a job as reading it back would, so that a PUT need not read it.
@@ -207,48 +212,39 @@ func writeJob(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job disp
 
 // addShown adds to jobs of one app the data that only users see.
 func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
-	if err := addPauses(ctx, q, app, jobs); err != nil {
-		return err
-	}
 	bare := make([]dispatcher.Job, len(jobs))
+	var followers []string
+	paused := false
 	for i, job := range jobs {
 		bare[i] = job.Job
-	}
-	_, calendars, err := calendarsOf(ctx, q, app, bare...)
-	if err != nil {
-		return err
+		followers = append(followers, job.Followers()...)
+		paused = paused || job.AppPaused
 	}
 	owner, err := ReadApp(ctx, q, app, "")
 	if err != nil {
 		return err
 	}
-	for i := range jobs {
-		job := &jobs[i]
-		if job.Err != nil {
-			job.State = dispatcher.JobError
-		} else {
-			warnings := input.Problems(job.Warn(calendars))
-			warnings.AddError("", job.Job.CheckBounds(owner.Bounds)) // its attempts fail
-			job.Warnings = warnings
+	shown := dispatcher.JobBefore{Bounds: owner.Bounds}
+	if _, shown.Calendars, err = calendarsOf(ctx, q, app, bare...); err != nil {
+		return err
+	}
+	if shown.Follows.IDs, err = s.idsOfJobs(ctx, q, app, followers); err != nil {
+		return err
+	}
+	var pauses []dispatcher.AppPause
+	if paused {
+		if pauses, err = heldPauses(ctx, q, app); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-func addPauses(ctx context.Context, q db.Querier, app string, jobs []dispatcher.JobVersion) error {
-	var pauses []dispatcher.AppPause
 	for i := range jobs {
 		job := &jobs[i]
-		if !job.AppPaused {
+		shown.Pauses = dispatcher.HeldBy(pauses, job.Labels)
+		if job.Err != nil {
+			job.State = dispatcher.JobError
 			continue
 		}
-		if pauses == nil {
-			var err error
-			if pauses, err = heldPauses(ctx, q, app); err != nil {
-				return err
-			}
-		}
-		job.Pauses = dispatcher.HeldBy(pauses, job.Labels)
+		job.Job = shown.Shown(job.Job)
 	}
 	return nil
 }

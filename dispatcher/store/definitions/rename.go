@@ -93,8 +93,12 @@ func (s *Store) loadRename(ctx context.Context, from Source, app, name string, r
 	}
 	// $1 app
 	const alerts = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
-	b.alerts, err = db.ReadMap[int64, string](ctx, from, alerts, run.AppID(app))
-	return b, err
+	if b.alerts, err = db.ReadMap[int64, string](ctx, from, alerts, run.AppID(app)); err != nil {
+		return b, err
+	}
+	renamed := *b.Old
+	renamed.Origin, renamed.Name = dispatcher.OriginOf(b.Old.CreatedAs(), rename.Name), rename.Name
+	return b, s.loadFollows(ctx, from, renamed, &b.JobBefore)
 }
 
 // decide returns the renamed job at now, and the jobs and alerts that name it. The jobs keep their revisions: they work
@@ -103,6 +107,11 @@ func (b renameBefore) decide(rename dispatcher.JobRename, now time.Time) (c rena
 	if c.job, err = rename.Of(*b.Old, b.holder, now); err != nil || c.job.Name == b.Old.Name {
 		return c, err
 	}
+	if b.Follows.Awaited { // jobs that name it lead to its followers now
+		if _, err := b.Follows.FollowersOf(c.job, b.Bounds.Quotas); err != nil {
+			return c, err
+		}
+	}
 	c.leaders, c.alerts = map[int64]string{}, map[int64]string{}
 	for id, text := range b.leaders {
 		row := JobRow{followers: text}
@@ -110,6 +119,7 @@ func (b renameBefore) decide(rename dispatcher.JobRename, now time.Time) (c rena
 			return c, err
 		}
 		for _, follow := range row.EachFollow() {
+			follow.Jobs = slices.DeleteFunc(follow.Jobs, func(name string) bool { return name == c.job.Name }) // it was awaited
 			replaceName(follow.Jobs, b.Old.Name, c.job.Name)
 		}
 		if c.leaders[id], err = encodeFollowers(row.Job); err != nil {
@@ -147,6 +157,9 @@ func writeRename(ctx context.Context, t *dispatch.Tx, c renameChange) error {
 		return err
 	}
 	if err := renameAttached(ctx, t, c.job); err != nil {
+		return err
+	}
+	if err := joinLeaders(ctx, t, c.job); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.leaders)) {

@@ -74,17 +74,12 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 		// $1 id, $2 now
 		over := `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
+			AND NOT EXISTS (SELECT 1 FROM followers AS f WHERE f.follower_id = j.id)
 			AND NOT EXISTS (SELECT 1 FROM (` + dispatch.AnyClaim(t.db.Flavor) + `) AS r WHERE r.job_id = j.id)`
 		id := job.Key()
 		_, expired, err := db.First(ctx, tx, db.ScanInt, over, id, present)
 		if err != nil {
 			return err
-		}
-		if expired {
-			err := definitions.NotFollowing(ctx, tx, job)
-			if expired = err == nil; err != nil && !errors.Is(err, dispatcher.ErrInUse) {
-				return err
-			}
 		}
 		if removed = expired && job.Complete(); removed {
 			return definitions.RemoveJob(ctx, tx, job, "delete after completion")

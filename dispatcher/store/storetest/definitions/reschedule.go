@@ -171,6 +171,7 @@ func testSchedules(t *testing.T, f *wing) {
 	})
 	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, dispatcher.CompileCalendars(all), fixture.T0)
 	f.Must(err)
+	want.Warnings = want.Warn(dispatcher.CompileCalendars(all))
 	if diff := cmp.Diff(want, f.Put(declared, fixture.T0)); diff != "" {
 		t.Error("stored (-want by Revise, +got):\n" + diff)
 	}

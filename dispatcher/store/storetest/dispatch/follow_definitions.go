@@ -66,7 +66,6 @@ func testFollowCycle(t *testing.T, f *wing) {
 		followers []string
 		want      string
 	}{
-		{"a job that is not there", "a", []string{"b"}, "follow_job_unknown /on_success/jobs/0"},
 		{"the job itself", "a", []string{"a"}, "follow_cycle /on_success/jobs/0"},
 		{"nothing", "c", nil, ""},
 		{"a job", "b", []string{"c"}, ""},
@@ -91,6 +90,12 @@ func testFollowCycle(t *testing.T, f *wing) {
 	// It is none after a link was removed.
 	f.Must(put("a"))
 	f.Must(put("c", "a"))
+	// The job that gets an awaited name closes a circle.
+	f.Must(put("d", "e"))
+	f.WantProblem("a new job that closes a circle", put("e", "f", "d"), "follow_cycle /on_success/jobs/1")
+	f.Must(put("other", "d"))
+	_, err = f.RenameJob(t.Context(), "shop", "other", dispatcher.JobRename{Name: "e"}, fixture.At(fixture.T0))
+	f.WantProblem("a rename that closes a circle", err, "follow_cycle /on_success/jobs/0")
 }
 
 // The first one has put its job before the other one checks.
@@ -112,13 +117,68 @@ func testFollowCycleRace(t *testing.T, f *wing) {
 	}
 }
 
-func testFollowedJobInUse(t *testing.T, f *wing) {
-	f.PutFollowed(fixture.OnFailure("child"))
-	err := f.DeleteJob(t.Context(), "shop", "child", fixture.At(fixture.T0))
-	fixture.WantError(t, "delete a job that is named", err, dispatcher.ErrInUse)
-	f.Expect("the error", fmt.Sprint(err), `job "shop/child" follows job "parent": in use`)
-	f.Must(f.DeleteJob(t.Context(), "shop", "parent", fixture.At(fixture.T0)))
+// warnings returns the warnings of a job, as it is read and as it is listed.
+func (f *wing) warnings(t *testing.T, name string) string {
+	one, err := f.Job(t.Context(), "shop", name)
+	f.Must(err)
+	all, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 100})
+	f.Must(err)
+	for _, listed := range all {
+		if listed.Name == name {
+			fixture.WantDiff(t, "warnings of the job in the list", one.Warnings, listed.Warnings)
+		}
+	}
+	return fmt.Sprint(fixture.ProblemCodes(input.Problems(one.Warnings)))
+}
+
+func (f *wing) followersAfterFailure(parent string) int {
+	held := f.FireOf(parent)
+	f.RecordFollowed(held, fixture.Ended(run.Failed, held.ScheduledAt.Add(time.Second)))
+	return f.FollowAll(held.ScheduledAt.Add(time.Minute))
+}
+
+func testAwaitedFollower(t *testing.T, f *wing) {
+	const missing = "[follow_job_unknown /on_failure/jobs/1]"
+	f.PutFollowed(fixture.OnFailure("child", "late"))
+	f.Expect("warnings before the job exists", f.warnings(t, "parent"), missing)
+	for _, description := range []string{"", "another", "another"} { // unchanged, changed, unchanged
+		parent, err := f.Job(t.Context(), "shop", "parent")
+		f.Must(err)
+		parent.Description = description
+		put, _, err := f.PutJob(t.Context(), parent, fixture.At(fixture.T0))
+		f.Must(err)
+		f.Expect("warnings of the response", fmt.Sprint(fixture.ProblemCodes(input.Problems(put.Warnings))), missing)
+	}
+	f.Expect("followers before the job exists", f.followersAfterFailure("parent"), 1)
+
+	f.Put(fixture.Job("late", nil), fixture.T0)
+	f.Expect("warnings after the job was made", f.warnings(t, "parent"), "[]")
+	f.Expect("followers after the job was made", f.followersAfterFailure("parent"), 2)
+
+	f.Must(f.DeleteJob(t.Context(), "shop", "late", fixture.At(fixture.T0)))
+	f.Expect("warnings after the job was deleted", f.warnings(t, "parent"), missing)
+	f.Expect("followers after the job was deleted", f.followersAfterFailure("parent"), 1)
+	f.Put(fixture.Job("late", nil), fixture.T0)
+	f.Expect("followers after the job was made again", f.followersAfterFailure("parent"), 2)
+
+	f.Must(f.DeleteJob(t.Context(), "shop", "late", fixture.At(fixture.T0)))
+	f.Rename("parent", "mother", nil, fixture.T0)
+	f.Put(fixture.Job("early", nil), fixture.T0)
+	_, err := f.RenameJob(t.Context(), "shop", "early", dispatcher.JobRename{Name: "late"}, fixture.At(fixture.T0))
+	f.WantProblem("a rename to the name of a deleted job", err, "name_taken /name")
+	f.Must(f.DeleteJob(t.Context(), "shop", "mother", fixture.At(fixture.T0)))
 	f.Must(f.DeleteJob(t.Context(), "shop", "child", fixture.At(fixture.T0)))
+}
+
+// A job that is renamed to an awaited name of its own leader follows it once.
+func testAwaitedName(t *testing.T, f *wing) {
+	f.PutFollowed(fixture.OnFailure("child", "late"))
+	f.Rename("child", "late", nil, fixture.T0)
+	parent, err := f.Job(t.Context(), "shop", "parent")
+	f.Must(err)
+	fixture.WantDiff(t, "the jobs that follow", []string{"late"}, parent.OnFailure.Jobs)
+	f.Expect("warnings after the rename", f.warnings(t, "parent"), "[]")
+	f.Expect("followers after the rename", f.followersAfterFailure("parent"), 1)
 }
 
 func testFollowRename(t *testing.T, f *wing) {
@@ -172,8 +232,6 @@ func testFollowImport(t *testing.T, f *wing) {
 		export.Jobs[i].Job.App = "copy"
 	}
 	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
-	err = f.DeleteJob(t.Context(), "copy", "child", fixture.At(fixture.T0))
-	fixture.WantError(t, "delete a job that is named", err, dispatcher.ErrInUse)
 	f.Expect("where deliveries go", f.Prepared(run.JobID("copy", "parent.on_failure")).Target.Webhook.URL, "https://example.com/one")
 	export.App.Name = "circle"
 	for i := range export.Jobs {
