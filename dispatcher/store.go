@@ -69,6 +69,9 @@ type Groups interface {
 	// DeleteGroup removes a group with its endpoints. While it is the target of a job, it returns an ErrInUse that
 	// names the user.
 	DeleteGroup(ctx context.Context, app, name string, change input.Change) error
+	// DeleteGroupWhenUnused deletes the group if no job has it as its target. Otherwise it marks and returns it: the change
+	// that removes the last use deletes it, and a PUT clears the mark.
+	DeleteGroupWhenUnused(ctx context.Context, app, name string, change input.Change) (marked *target.EndpointGroup, err error)
 
 	// Endpoints lists the endpoints that a group has at now, by id. ErrNotFound: the group does not exist.
 	Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]target.Endpoint, error)

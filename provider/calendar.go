@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -24,7 +23,7 @@ func calendars(c *connection) kind {
 				"configuration still names it, it stays as long."},
 		conn: c, check: dispatcher.Calendar.Validate,
 		api: requests[dispatcher.Calendar]{
-			put: putCalendar, get: (*client.Client).Calendar,
+			put: (*client.Client).PutCalendar, get: (*client.Client).Calendar,
 			// Terraform destroys the calendar before it updates the jobs that used it.
 			remove: func(c *client.Client, ctx context.Context, app, name string, cond client.Condition) error {
 				_, err := c.DeleteCalendarWhenUnused(ctx, app, name, cond)
@@ -33,8 +32,7 @@ func calendars(c *connection) kind {
 			revision: func(c dispatcher.Calendar) int64 { return c.Revision },
 		},
 		planning: (*plan.Plan).OfCalendar,
-		// Its deletion outside of Terraform waits for the end of its last use.
-		gone: func(c dispatcher.Calendar) bool { return c.RemovalRequestedAt != nil },
+		leaving:  func(c dispatcher.Calendar) bool { return c.RemovalRequestedAt != nil },
 	}
 }
 
@@ -84,22 +82,6 @@ var ruleRows = binding.Of(binding.Fresh[schedule.CalendarRule],
 		}
 	}),
 )
-
-// putCalendar writes a calendar. One that waits for the end of its last use, as after -replace, is kept and updated.
-func putCalendar(
-	//nolint:revive // the order of (*client.Client).PutCalendar
-	c *client.Client, ctx context.Context, calendar dispatcher.Calendar, cond client.Condition,
-) (dispatcher.Calendar, error) {
-	written, err := c.PutCalendar(ctx, calendar, cond)
-	if !cond.Absent || !errors.Is(err, dispatcher.ErrPrecondition) {
-		return written, err
-	}
-	stored, readErr := c.Calendar(ctx, calendar.App, calendar.Name)
-	if readErr != nil || stored.RemovalRequestedAt == nil {
-		return written, err
-	}
-	return c.PutCalendar(ctx, calendar, client.Condition{Revision: stored.Revision})
-}
 
 // calendarSource is carillon_calendar: a calendar of another configuration.
 var calendarSource = dataSource{

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -35,10 +37,8 @@ type definition[T any] struct {
 	planning func(*plan.Plan, context.Context, *diag.Diagnostics, plan.Definition[T])
 	// onRead and onWrite warn about a definition that was read or written, or record it.
 	onRead, onWrite func(*connection, *diag.Diagnostics, T)
-	// gone reports whether a readable definition counts as deleted.
-	gone func(T) bool
-	// inUse is the code with which the API refuses to delete a definition in use, and advice for that case.
-	inUse input.Problem
+	// leaving, if not nil, reports whether a definition waits to be deleted with its last use, and so counts as deleted.
+	leaving func(T) bool
 }
 
 // requests are the API requests of a kind.
@@ -169,7 +169,7 @@ func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state
 	}
 	id := identityOf(state)
 	stored, err := d.api.get(d.conn.Client, ctx, id.app, id.name)
-	if client.IsNotFound(err) || err == nil && d.gone != nil && d.gone(stored) { // so the plan creates it again
+	if client.IsNotFound(err) || err == nil && d.leaving != nil && d.leaving(stored) { // so the plan creates it again
 		return model, false
 	}
 	if err != nil {
@@ -196,6 +196,12 @@ func (d *definition[T]) written(ctx context.Context, diags *diag.Diagnostics, ch
 		return model, false
 	}
 	stored, err := d.api.put(d.conn.Client, ctx, declared, condition)
+	if d.leaving != nil && condition.Absent && errors.Is(err, dispatcher.ErrPrecondition) { // as after -replace
+		id := identityOf(change.plan)
+		if found, unread := d.api.get(d.conn.Client, ctx, id.app, id.name); unread == nil && d.leaving(found) {
+			stored, err = d.api.put(d.conn.Client, ctx, declared, client.Condition{Revision: d.api.revision(found)})
+		}
+	}
 	if err != nil {
 		d.reportWrite(ctx, diags, change, err)
 		return model, false
@@ -259,9 +265,6 @@ func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, st
 	case err == nil || client.IsNotFound(err): // already deleted, so nothing is left to do
 	case isConflict(err):
 		d.reportConflict(ctx, diags, id, err)
-	case d.inUse.Code != "" && client.HasCode(err, d.inUse.Code):
-		diags.AddError(input.RowOf(d.inUse.Code).Title,
-			fmt.Sprintf("Could not delete %s %q: %v.\n\n%s", d.kind, id.importID, err, d.inUse.Message))
 	default:
 		d.conn.report(diags, fmt.Sprintf("delete %s %q", d.kind, id.importID), err)
 	}

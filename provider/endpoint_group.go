@@ -25,12 +25,16 @@ func groups(c *connection) kind {
 				"sends each run to one of them. Endpoints are declared here, register themselves by heartbeat, or come from DNS. Import it by " +
 				"`app/group`.\n\n" +
 				"Endpoints that registered themselves or come from DNS are no part of the state: the data source `carillon_endpoints` shows them.\n\n" +
-				"A group that is the target of a job is not deleted. Terraform destroys a group before it updates the jobs that used it, so " +
-				"remove the uses in one apply and the group in the next one, or set `create_before_destroy` in its `lifecycle` block."},
+				"Terraform destroys a group before it updates the jobs that used it. Carillon therefore keeps a destroyed group until no job " +
+				"has it as its target, so you remove a group together with its uses in one apply."},
 		conn: c, check: target.EndpointGroup.Validate,
 		api: requests[target.EndpointGroup]{
-			(*client.Client).PutGroup, (*client.Client).Group, (*client.Client).DeleteGroup,
-			func(g target.EndpointGroup) int64 { return g.Revision },
+			put: (*client.Client).PutGroup, get: (*client.Client).Group,
+			remove: func(c *client.Client, ctx context.Context, app, name string, cond client.Condition) error {
+				_, err := c.DeleteGroupWhenUnused(ctx, app, name, cond)
+				return err
+			},
+			revision: func(g target.EndpointGroup) int64 { return g.Revision },
 		},
 		secrets: secretsOf[target.EndpointGroup]{
 			target.EndpointGroup.CheckKept,
@@ -40,9 +44,7 @@ func groups(c *connection) kind {
 		},
 		bounds:   func(bounds *target.Bounds, g target.EndpointGroup) error { return bounds.CheckGroup(g) },
 		planning: (*plan.Plan).OfGroup,
-		inUse: input.Problem{Code: input.CodeGroupInUse, Message: "Terraform destroys a group before it updates the jobs that used it. " +
-			"Give these jobs another target in one apply and remove the group in the next one, or set create_before_destroy in the " +
-			"lifecycle block of the group."},
+		leaving:  func(g target.EndpointGroup) bool { return g.RemovalRequestedAt != nil },
 	}
 }
 

@@ -127,8 +127,8 @@ func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// A story: a group in use is not deleted, and the error says what to do instead.
-func TestEndpointGroupInUseStays(t *testing.T) {
+// A story: one apply destroys or renames a group together with its last use. Terraform destroys it first.
+func TestEndpointGroupGoesWithItsLastUseInOneApply(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -138,18 +138,26 @@ func TestEndpointGroupInUseStays(t *testing.T) {
 	before, after, _ := strings.Cut(job, "group {")
 	_, after, _ = strings.Cut(after, "}\n")
 	without := beginning + "resource \"carillon_job\"" + before + "webhook {\n url = \"https://a.example.com\"\n}\n" + after
+	renamed := strings.Replace(with, `= "workers"`, `= "others"`, 1)
+	mustBeGone := func(name string) {
+		t.Helper()
+		if _, err := f.outside.Group(t.Context(), "billing", name); !errors.Is(err, dispatcher.ErrNotFound) {
+			t.Errorf("group %s is still there: %v", name, err)
+		}
+	}
 	d := f.directory(t, with, providerBlock(""))
 	d.must(t, "apply", "-auto-approve")
-	d.rewrite(t, without)
-	golden(t, groupDir+"in_use.txt", errorsOf(d.mustFail(t, []string{"apply", "-auto-approve"})))
-
+	d.must(t, "apply", "-auto-approve", "-replace=carillon_endpoint_group.workers")
+	d.rewrite(t, renamed)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 added, 1 changed, 1 destroyed")
+	mustBeGone("workers")
 	d.rewrite(t, strings.Replace(with, "path     = \"/jobs\"", "path = \"/jobs\"\n"+createFirst, 1))
 	d.must(t, "apply", "-auto-approve")
+	mustBeGone("others")
 	d.rewrite(t, without)
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 changed, 1 destroyed")
-	if _, err := f.outside.Group(t.Context(), "billing", "workers"); !errors.Is(err, dispatcher.ErrNotFound) {
-		t.Errorf("the group is still there: %v", err)
-	}
+	mustBeGone("workers")
+	mustChangeNothing(t, d)
 }
 
 // The plan reports a missing group, but not one that the same apply creates.

@@ -19,6 +19,7 @@ var readOnly = map[string]string{
 	"AlertWebhook.callback": "a notification is delivered once its receiver responds",
 	"Bounds.suspended_by":   "the audit log has it", "Bounds.suspended_at": "the audit log has it", "App.usage": "it changes all the time",
 	"App.breaks": "an apply shows it", "App.importing": "for the API", "Calendar.removal_requested_at": "it counts as deleted",
+	"EndpointGroup.removal_requested_at": "it counts as deleted",
 }
 
 // TestEveryFieldOfADefinitionHasARow finds fields of the API that the provider lacks.

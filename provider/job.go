@@ -161,8 +161,8 @@ func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Foll
 var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follow{Payload: dispatcher.FollowOwn} },
 	binding.Texts("jobs", func(f *dispatcher.Follow) *[]string { return &f.Jobs }, binding.Optional,
 		fmt.Sprintf("Names of jobs of the app that run then, "+
-			"once each, at most %d. Refer to the resources, `[carillon_job.NAME.name]`, so that Terraform creates them first. Jobs cannot "+
-			"follow one another in a circle. Default: none.", dispatcher.MostFollowers), somethingFollows,
+			"once each, at most %d. They need not exist yet: nothing follows under a name until a job has it. Jobs cannot follow one another "+
+			"in a circle. Default: none.", dispatcher.MostFollowers), somethingFollows,
 		binding.Data("Names of jobs of the app that run then; null if there are none.")),
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+

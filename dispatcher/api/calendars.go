@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -36,28 +34,15 @@ func (a *API) putCalendar(r *request) (response, error) {
 // calendar_in_use. With when_unused=true, it returns 202 instead, and the change that removes the last use deletes the
 // calendar. A PUT keeps it.
 func (a *API) deleteCalendar(r *request) (response, error) {
-	switch when := r.URL.Query().Get("when_unused"); when {
-	case "true":
-		// While the calendar is in use, the response is 202 with the marked calendar.
-		change, err := a.gate.Change(r.Request)
-		if err != nil {
-			return response{}, err
-		}
-		marked, err := a.store.DeleteCalendarWhenUnused(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
-		switch {
-		case err != nil:
-			return response{}, a.gate.ExplainFailed(r.Request, change, err)
-		case marked == nil:
-			return response{status: http.StatusNoContent}, nil
-		}
-		return response{status: http.StatusAccepted, revision: marked.Revision, body: *marked}, nil
-	case "", "false":
-	default:
-		return response{}, &input.Problem{Path: "/when_unused", Code: input.CodeEnum,
-			Message: "when_unused " + input.Echo(when) + " is not true or false"}
-	}
-	return a.remove(r, func(change input.Change) error {
-		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
-		return withRemedy(err, dispatcher.ErrInUse, input.CodeCalendarInUse, "remove it there first, or delete it with ?when_unused=true")
+	app, name := r.PathValue("app"), r.PathValue("calendar")
+	return removeUnused(a, r, deletion[dispatcher.Calendar]{
+		now: func(by input.Change) error {
+			return withRemedy(a.store.DeleteCalendar(r.Context(), app, name, by), dispatcher.ErrInUse, input.CodeCalendarInUse,
+				"remove it there first, or delete it with ?when_unused=true")
+		},
+		whenUnused: func(by input.Change) (*dispatcher.Calendar, error) {
+			return a.store.DeleteCalendarWhenUnused(r.Context(), app, name, by)
+		},
+		revision: func(c dispatcher.Calendar) int64 { return c.Revision },
 	})
 }

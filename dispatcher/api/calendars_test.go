@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -144,4 +146,21 @@ func TestCalendarIsDeletedWithItsLastUse(t *testing.T) {
 	w.do("GET", oneCalendar, "").refused(404, " not_found")
 	w.must(http.StatusCreated, "PUT", oneCalendar, validCalendar)
 	w.must(http.StatusNoContent, "DELETE", oneCalendar+"?when_unused=true", "")
+}
+
+func TestGroupIsDeletedWithItsLastUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusCreated, "PUT", oneGroup, `{}`)
+	_, name := path.Split(oneGroup)
+	job := oneApp + "/jobs/grouped"
+	w.must(http.StatusCreated, "PUT", job, `{"target":{"group":{"name":"`+name+`","path":"/"}}}`)
+	w.do("DELETE", oneGroup, "").refused(409, " group_in_use")
+	got := w.must(http.StatusAccepted, "DELETE", oneGroup+"?when_unused=true", "", `If-Match: "1"`)
+	if marked := into[target.EndpointGroup](got); marked.RemovalRequestedAt == nil || got.Header().Get("ETag") != `"2"` {
+		t.Errorf("in use: ETag %s, marked at %v", got.Header().Get("ETag"), marked.RemovalRequestedAt)
+	}
+	w.must(http.StatusNoContent, "DELETE", job, "")
+	w.do("GET", oneGroup, "").refused(404, " not_found")
 }

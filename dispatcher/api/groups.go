@@ -40,11 +40,19 @@ func (a *API) putGroup(r *request) (response, error) {
 }
 
 // deleteGroup deletes an endpoint group with its endpoints. While a job uses it as its target, returns 409 with code
-// group_in_use.
+// group_in_use. With when_unused=true, it returns 202 instead, and the change that removes the last use deletes the group.
+// A PUT keeps it.
 func (a *API) deleteGroup(r *request) (response, error) {
-	return a.remove(r, func(change input.Change) error {
-		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
-		return withRemedy(err, dispatcher.ErrInUse, input.CodeGroupInUse, "give the job another target, or delete it, first")
+	app, name := r.PathValue("app"), r.PathValue("group")
+	return removeUnused(a, r, deletion[target.EndpointGroup]{
+		now: func(by input.Change) error {
+			return withRemedy(a.store.DeleteGroup(r.Context(), app, name, by), dispatcher.ErrInUse, input.CodeGroupInUse,
+				"give the job another target, or delete it, first, or delete the group with ?when_unused=true")
+		},
+		whenUnused: func(by input.Change) (*target.EndpointGroup, error) {
+			return a.store.DeleteGroupWhenUnused(r.Context(), app, name, by)
+		},
+		revision: func(g target.EndpointGroup) int64 { return g.Revision },
 	})
 }
 

@@ -43,23 +43,23 @@ type about struct {
 }
 
 var (
-	pageQuery           = []string{"limit", "cursor"}
-	jobsQuery           = []string{"label", "limit", "cursor"}
-	summariesQuery      = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
-	runsQuery           = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
-	explainQuery        = []string{"at"}
-	stripQuery          = []string{"past", "next"}
-	timelineQuery       = []string{"from", "to", "job", "limit", "cursor"}
-	statisticsQuery     = []string{"app", "from", "to"}
-	verifyQuery         = []string{"from", "to", "limit", "cursor"}
-	auditQuery          = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
-	deleteCalendarQuery = []string{"when_unused"}
-	backfillsQuery      = []string{"job", "limit", "cursor"}
-	logQuery            = []string{"attempt", "from_line"}
-	misfiresQuery       = []string{"job", "trigger", "from", "to", "limit", "cursor"}
-	alertStatesQuery    = []string{"alert", "job", "firing", "limit", "cursor"}
-	alertEventsQuery    = []string{"alert", "job", "from", "to", "limit", "cursor"}
-	deadLettersQuery    = []string{"job", "class", "state", "from", "to", "limit", "cursor"}
+	pageQuery        = []string{"limit", "cursor"}
+	jobsQuery        = []string{"label", "limit", "cursor"}
+	summariesQuery   = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
+	runsQuery        = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
+	explainQuery     = []string{"at"}
+	stripQuery       = []string{"past", "next"}
+	timelineQuery    = []string{"from", "to", "job", "limit", "cursor"}
+	statisticsQuery  = []string{"app", "from", "to"}
+	verifyQuery      = []string{"from", "to", "limit", "cursor"}
+	auditQuery       = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
+	deleteQuery      = []string{"when_unused"}
+	backfillsQuery   = []string{"job", "limit", "cursor"}
+	logQuery         = []string{"attempt", "from_line"}
+	misfiresQuery    = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	alertStatesQuery = []string{"alert", "job", "firing", "limit", "cursor"}
+	alertEventsQuery = []string{"alert", "job", "from", "to", "limit", "cursor"}
+	deadLettersQuery = []string{"job", "class", "state", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -218,7 +218,7 @@ var sections = []section{
 		{gate.Route{Method: "PUT", Path: calPath, Scope: write}, (*API).putCalendar, about{
 			takes: dispatcher.Calendar{}, gives: dispatcher.Calendar{}, creates: dispatcher.Calendar{}, conditional: true,
 		}},
-		{gate.Route{Method: "DELETE", Path: calPath, Scope: write, Query: deleteCalendarQuery}, (*API).deleteCalendar, about{
+		{gate.Route{Method: "DELETE", Path: calPath, Scope: write, Query: deleteQuery}, (*API).deleteCalendar, about{
 			gives: dispatcher.Calendar{}, conditional: true,
 		}},
 	}},
@@ -230,7 +230,9 @@ var sections = []section{
 		{gate.Route{Method: "PUT", Path: groupPath, Scope: write}, (*API).putGroup, about{
 			takes: target.EndpointGroup{}, gives: target.EndpointGroup{}, creates: target.EndpointGroup{}, conditional: true,
 		}},
-		{gate.Route{Method: "DELETE", Path: groupPath, Scope: write}, (*API).deleteGroup, about{conditional: true}},
+		{gate.Route{Method: "DELETE", Path: groupPath, Scope: write, Query: deleteQuery}, (*API).deleteGroup, about{
+			gives: target.EndpointGroup{}, conditional: true,
+		}},
 		{gate.Route{Method: "GET", Path: groupPath + "/endpoints", Scope: read, Query: pageQuery}, (*API).listEndpoints, about{
 			gives: list[target.Endpoint]{},
 		}},

@@ -145,6 +145,33 @@ func (a *API) remove(r *request, write func(input.Change) error) (response, erro
 	return response{status: http.StatusNoContent}, a.gate.ExplainFailed(r.Request, change, write(change))
 }
 
+// deletion is the DELETE of a definition that others may use: now, or with when_unused=true after its last use.
+type deletion[T any] struct {
+	now        func(input.Change) error
+	whenUnused func(input.Change) (marked *T, err error) // nil if it is deleted
+	revision   func(T) int64
+}
+
+func removeUnused[T any](a *API, r *request, d deletion[T]) (response, error) {
+	switch when := r.URL.Query().Get("when_unused"); when {
+	case "", "false":
+		return a.remove(r, d.now)
+	case "true":
+		var marked *T
+		done, err := a.remove(r, func(by input.Change) (err error) {
+			marked, err = d.whenUnused(by)
+			return err
+		})
+		if err != nil || marked == nil {
+			return done, err
+		}
+		return response{status: http.StatusAccepted, revision: d.revision(*marked), body: *marked}, nil
+	default:
+		return response{}, &input.Problem{Path: "/when_unused", Code: input.CodeEnum,
+			Message: "when_unused " + input.Echo(when) + " is not true or false"}
+	}
+}
+
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an
 // invalid name.
 func mustMatch(problems *input.Problems, path, inBody, inPath string) {

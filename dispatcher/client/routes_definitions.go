@@ -36,6 +36,15 @@ func (c *Client) DeleteGroup(ctx context.Context, app, name string, cond Conditi
 	return c.remove(ctx, path("apps", app, "groups", name), cond)
 }
 
+// DeleteGroupWhenUnused deletes an endpoint group. If it is the target of a job, waiting is true, and the change that
+// removes its last use deletes it.
+func (c *Client) DeleteGroupWhenUnused(ctx context.Context, app, name string, cond Condition) (waiting bool, err error) {
+	marked, err := send(ctx, c, request[target.EndpointGroup]{
+		method: http.MethodDelete, path: path("apps", app, "groups", name) + "?when_unused=true", cond: cond, is: isGroup(app, name),
+	})
+	return err == nil && marked.Name != "", err
+}
+
 // GroupStatus gets the status of an endpoint group and its endpoints, as the responding node sees them.
 func (c *Client) GroupStatus(ctx context.Context, app, name string) (target.GroupStatus, error) {
 	return get(ctx, c, path("apps", app, "groups", name, "status"), func(s target.GroupStatus) bool { return s.Endpoints != nil })

@@ -61,6 +61,9 @@ type EndpointGroupStatus struct {
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// RemovalRequestedAt is when somebody asked to delete the group once it is unused; it is removed when no job has it as
+	// its target. Nil: it stays. A PUT clears it.
+	RemovalRequestedAt *time.Time `json:"removal_requested_at,omitempty"`
 }
 
 // StaticEndpoint is an endpoint that the group declares.
@@ -243,7 +246,7 @@ func checkPath(problems *input.Problems, at, path string) {
 // Declares reports whether declared, once stored, would equal the stored group g. A given value of a secret always
 // counts as different, as in Job.Declares.
 func (g EndpointGroup) Declares(declared EndpointGroup) bool {
-	return !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
+	return g.RemovalRequestedAt == nil && !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
 // GroupBefore holds everything that a PUT of a group depends on.

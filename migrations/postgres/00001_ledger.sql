@@ -201,6 +201,7 @@ CREATE TABLE endpoint_groups (
   created_at      BIGINT NOT NULL,
   updated_at      BIGINT NOT NULL,
   deleted_at      BIGINT,
+  removal_requested_at BIGINT,                 -- as in calendars
   UNIQUE (app_id, name)
 );
 

@@ -186,6 +186,7 @@ CREATE TABLE endpoint_groups (
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER,
+  removal_requested_at INTEGER,
   UNIQUE (app_id, name)
 ) STRICT;
 

@@ -16,14 +16,15 @@ import (
 )
 
 // GroupColumns are the columns of a group without the name of its app.
-const GroupColumns = `name, description, definition, revision, created_at, updated_at`
+const GroupColumns = `name, description, definition, revision, created_at, updated_at, removal_requested_at`
 
 // ScanGroup returns the scan function for groups of an app. Text that this version does not understand is an error.
 func ScanGroup(app string) func(db.Scanner) (target.EndpointGroup, error) {
 	return func(row db.Scanner) (target.EndpointGroup, error) {
 		g := target.EndpointGroup{App: app}
 		var text string
-		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, db.InstantColumn(&g.CreatedAt), db.InstantColumn(&g.UpdatedAt))
+		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, db.InstantColumn(&g.CreatedAt), db.InstantColumn(&g.UpdatedAt),
+			db.OptionalColumn(&g.RemovalRequestedAt))
 		if err != nil {
 			return g, err
 		}
@@ -168,7 +169,7 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 		VALUES ($1, $2, $3, $4, $5, $7, $8, 1, $6, $6)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
 			certificate_ends_at = excluded.certificate_ends_at, by_name = excluded.by_name,
-			revision = endpoint_groups.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			revision = endpoint_groups.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL, removal_requested_at = NULL,
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + GroupColumns
 	owner := ownerGroup(group)
@@ -188,7 +189,18 @@ func (s *Store) writeGroup(ctx context.Context, t *dispatch.Tx, old *target.Endp
 
 // DeleteGroup deletes a group that no job names, with its endpoints.
 func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
-	return s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+	_, err := s.deleteGroup(ctx, app, name, false, change)
+	return err
+}
+
+// DeleteGroupWhenUnused deletes a group, or marks it for deletion when no job names it any more.
+func (s *Store) DeleteGroupWhenUnused(ctx context.Context, app, name string, change input.Change) (*target.EndpointGroup, error) {
+	return s.deleteGroup(ctx, app, name, true, change)
+}
+
+func (s *Store) deleteGroup(ctx context.Context, app, name string, wait bool, change input.Change) (marked *target.EndpointGroup, err error) {
+	return marked, s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+		marked = nil
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
 		}
@@ -196,30 +208,81 @@ func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.
 		if err == nil {
 			err = t.Allow(group.Revision)
 		}
+		if err != nil {
+			return err
+		}
+		err = jobsOfGroup(ctx, t, group)
+		if errors.Is(err, dispatcher.ErrInUse) && wait {
+			marked, err = markGroup(ctx, t, group)
+			return err
+		}
 		if err == nil {
-			// $1 app, $2 group
-			const users = `SELECT name, COUNT(*) OVER () FROM jobs
-				WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
-			var found dispatcher.Users
-			_, err = db.ReadRow(ctx, t, []any{&found.First, &found.Count}, users, run.AppID(app), name)
-			if found.First = "job " + input.Echo(found.First); err == nil {
-				err = found.Check("group", name)
-			}
+			err = s.dropGroup(ctx, t, group)
 		}
-		if err != nil {
-			return err
-		}
-		before, err := s.groupWithValues(ctx, t, &group)
-		if err != nil {
-			return err
-		}
-		if err := removeGroup(ctx, t, run.GroupID(app, name)); err != nil {
-			return fmt.Errorf("delete group %s/%s: %w", app, name, err)
-		}
-		t.Notify(dispatcher.Notification{App: app, Group: name})
-		return auditGroup(ctx, t, dispatch.AuditEntry{Action: "delete", App: app, Subject: "group " + name, Revision: group.Revision}, before,
-			nil)
+		return err
 	})
+}
+
+// jobsOfGroup returns an ErrInUse that names a job, if the group is the target of one.
+func jobsOfGroup(ctx context.Context, q db.Querier, group target.EndpointGroup) error {
+	// $1 app, $2 group
+	const users = `SELECT name, COUNT(*) OVER () FROM jobs
+		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
+	var found dispatcher.Users
+	_, err := db.ReadRow(ctx, q, []any{&found.First, &found.Count}, users, run.AppID(group.App), group.Name)
+	if found.First = "job " + input.Echo(found.First); err == nil {
+		err = found.Check("group", group.Name)
+	}
+	return err
+}
+
+// markGroup marks a group for deletion when it is unused.
+func markGroup(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup) (*target.EndpointGroup, error) {
+	if group.RemovalRequestedAt != nil {
+		return &group, nil
+	}
+	// $1 now, $2 group
+	const mark = `UPDATE endpoint_groups SET removal_requested_at = $1, updated_at = $1, revision = revision + 1 WHERE id = $2
+		RETURNING ` + GroupColumns
+	stored, _, err := db.First(ctx, t, ScanGroup(group.App), mark, t.At.UnixMilli(), run.GroupID(group.App, group.Name))
+	if err != nil {
+		return nil, fmt.Errorf("mark group %s/%s: %w", group.App, group.Name, err)
+	}
+	return &stored, auditGroup(ctx, t, dispatch.AuditEntry{Action: "delete when unused", App: group.App, Subject: "group " + group.Name,
+		Revision: stored.Revision}, &group, &stored)
+}
+
+// removeUnusedGroup deletes the group that a change stopped using, if it is marked for deletion and unused. The change
+// has locked the app.
+func (s *Store) removeUnusedGroup(ctx context.Context, t *dispatch.Tx, app, before, after string) error {
+	if before == "" || before == after {
+		return nil
+	}
+	group, _, err := readGroup(ctx, t, app, before, t.ForUpdate())
+	if err != nil || group.RemovalRequestedAt == nil {
+		if errors.Is(err, dispatcher.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	if err := jobsOfGroup(ctx, t, group); !errors.Is(err, dispatcher.ErrInUse) {
+		return errors.Join(err, s.dropGroup(ctx, t, group))
+	}
+	return nil
+}
+
+// dropGroup deletes a group with its endpoints.
+func (s *Store) dropGroup(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup) error {
+	before, err := s.groupWithValues(ctx, t, &group)
+	if err != nil {
+		return err
+	}
+	if err := removeGroup(ctx, t, run.GroupID(group.App, group.Name)); err != nil {
+		return fmt.Errorf("delete group %s/%s: %w", group.App, group.Name, err)
+	}
+	t.Notify(dispatcher.Notification{App: group.App, Group: group.Name})
+	return auditGroup(ctx, t, dispatch.AuditEntry{Action: "delete", App: group.App, Subject: "group " + group.Name,
+		Revision: group.Revision}, before, nil)
 }
 
 func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {
@@ -231,7 +294,8 @@ func removeGroup(ctx context.Context, t *dispatch.Tx, id int64) error {
 		return err
 	}
 	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
-	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, left_at = NULL, secret_versions = '{}' WHERE id = $2`
+	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, left_at = NULL, removal_requested_at = NULL,
+		secret_versions = '{}' WHERE id = $2`
 	return t.Exec(ctx, remove, t.At.UnixMilli(), id)
 }
 

@@ -309,13 +309,13 @@ func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 			if err := s.loadTriggersOf(ctx, t, t.ForUpdate(), &job); err != nil {
 				return err
 			}
-			return RemoveJob(ctx, t, job.Job, "delete")
+			return s.RemoveJob(ctx, t, job.Job, "delete")
 		}
 		before, err := s.withValues(ctx, t, &job.Job)
 		if err != nil {
 			return err
 		}
-		return RemoveJob(ctx, t, *before, "delete")
+		return s.RemoveJob(ctx, t, *before, "delete")
 	})
 }
 
@@ -340,7 +340,7 @@ func (s *Store) loadTriggersOf(ctx context.Context, q db.Querier, lock string, j
 }
 
 // RemoveJob deletes a job, which may have the values of its secrets; action is its name in the audit log.
-func RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action string) error {
+func (s *Store) RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action string) error {
 	_, calendars, err := calendarsOf(ctx, t, job.App, job)
 	if err != nil {
 		return err
@@ -354,6 +354,9 @@ func RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, action s
 	}
 	err = auditJob(ctx, t, dispatch.AuditEntry{Action: action, App: job.App, Subject: "job " + job.Name, Revision: job.Revision}, &job, nil)
 	if err != nil {
+		return err
+	}
+	if err := s.removeUnusedGroup(ctx, t, job.App, job.Target.GroupName(), ""); err != nil {
 		return err
 	}
 	return removeUnused(ctx, t, job.App, usedCalendars(&job))

@@ -156,6 +156,11 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if err != nil {
 		return stored, err
 	}
+	if b.Old != nil {
+		if err := s.removeUnusedGroup(ctx, t, job.App, b.Old.Target.GroupName(), job.Target.GroupName()); err != nil {
+			return stored, err
+		}
+	}
 	return b.Shown(stored), removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
 }
 

@@ -82,7 +82,7 @@ func (t *Purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		if removed = expired && job.Complete(); removed {
-			return definitions.RemoveJob(ctx, tx, job, "delete after completion")
+			return t.definitions.RemoveJob(ctx, tx, job, "delete after completion")
 		}
 		// Its time begins again, so that it does not block others.
 		// $1 id, $2 now

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ func groupTests() tests {
 	return tests{
 		"groups are created, replaced, listed and deleted":          testGroups,
 		"a group that a job names cannot be deleted":                testGroupUsers,
+		"a group is deleted after its last use":                     testGroupWhenUnused,
 		"an app has at most so many groups":                         testMaxGroups,
 		"endpoints register, stay by heartbeats and expire":         testRegistrations,
 		"registrations that a group does not accept are refused":    testRefusedRegistrations,
@@ -135,6 +137,57 @@ func testGroupUsers(t *testing.T, f *wing) {
 	f.Put(fixture.Job("sync", nil), fixture.T0)
 	f.Must(f.DeleteJob(ctx, "shop", "mail", fixture.At(fixture.T0)))
 	f.Must(f.DeleteGroup(ctx, "shop", "workers", fixture.At(fixture.T0)))
+}
+
+// groupIs expects a group to be "there", "leaving" or "gone".
+func (f *wing) groupIs(name, want string) {
+	f.Helper()
+	group, err := f.Group(f.Context(), "shop", name)
+	got := "there"
+	switch {
+	case errors.Is(err, dispatcher.ErrNotFound):
+		got = "gone"
+	case err != nil:
+		f.Fatal(err)
+	case group.RemovalRequestedAt != nil:
+		got = "leaving"
+	}
+	f.Expect("group "+name, got, want)
+}
+
+func testGroupWhenUnused(t *testing.T, f *wing) {
+	ctx, later := t.Context(), fixture.T0.Add(time.Minute)
+	workers := f.DeclareGroup(fixture.Workers(), fixture.T0)
+	f.Put(jobOf("sync", "workers"), fixture.T0)
+	f.Put(jobOf("mail", "workers"), fixture.T0)
+	_, err := f.DeleteGroupWhenUnused(ctx, "shop", "workers", input.Change{IfRevision: workers.Revision + 1, Now: fixture.T0})
+	fixture.WantError(t, "delete of another revision", err, dispatcher.ErrPrecondition)
+	marked, err := f.DeleteGroupWhenUnused(ctx, "shop", "workers", fixture.At(fixture.T0))
+	if err != nil || marked == nil || marked.Revision != workers.Revision+1 || !marked.RemovalRequestedAt.Equal(fixture.T0) {
+		t.Fatalf("delete while jobs name it = %+v, %v, want it marked", marked, err)
+	}
+	again, err := f.DeleteGroupWhenUnused(ctx, "shop", "workers", fixture.At(later))
+	if err != nil || again == nil || again.Revision != marked.Revision {
+		t.Errorf("delete it again = %+v, %v, want it as it is", again, err)
+	}
+	f.Must(f.DeleteJob(ctx, "shop", "mail", fixture.At(later)))
+	f.groupIs("workers", "leaving")
+	f.DeclareGroup(fixture.Workers(), later)
+	f.groupIs("workers", "there")
+	_, err = f.DeleteGroupWhenUnused(ctx, "shop", "workers", fixture.At(later))
+	f.Must(err)
+	f.Put(fixture.Job("sync", nil), later)
+	f.groupIs("workers", "gone")
+	if log := f.AuditLog(access.AuditQuery{Subject: "group workers", Action: "delete"}); len(log) != 1 {
+		t.Errorf("audit log of the deletion = %+v", log)
+	}
+	f.DeclareGroup(fixture.Workers(), later)
+	f.groupIs("workers", "there")
+	marked, err = f.DeleteGroupWhenUnused(ctx, "shop", "workers", fixture.At(later))
+	if err != nil || marked != nil {
+		t.Errorf("delete of an unused group = %+v, %v, want it deleted", marked, err)
+	}
+	f.groupIs("workers", "gone")
 }
 
 func testMaxGroups(t *testing.T, f *wing) {
