@@ -169,6 +169,19 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 	return db.ReadMap[string, int64](ctx, q, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
 }
 
+// writeFollows writes the followers of a job that replaces old, and lets a new job follow those that name it.
+func writeFollows(ctx context.Context, t *dispatch.Tx, old *dispatcher.Job, job dispatcher.Job, all []dispatcher.Follower) error {
+	if old == nil {
+		if err := joinLeaders(ctx, t, job); err != nil || job.FollowMask() == 0 {
+			return err
+		}
+	}
+	if job.FollowMask() == 0 && old.FollowMask() == 0 && !unreadable(old) {
+		return nil
+	}
+	return writeFollowers(ctx, t, job, all)
+}
+
 // writeFollowers replaces the rows of followers for a job whose row exists. The bit of alerts stays.
 func writeFollowers(ctx context.Context, t *dispatch.Tx, job dispatcher.Job, all []dispatcher.Follower) error {
 	// $1 job

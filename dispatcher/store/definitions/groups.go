@@ -252,13 +252,20 @@ func markGroup(ctx context.Context, t *dispatch.Tx, group target.EndpointGroup) 
 		Revision: stored.Revision}, &group, &stored)
 }
 
-// removeUnusedGroup deletes the group that a change stopped using, if it is marked for deletion and unused. The change
-// has locked the app.
-func (s *Store) removeUnusedGroup(ctx context.Context, t *dispatch.Tx, app, before, after string) error {
-	if before == "" || before == after {
+// removeUnusedOf deletes the calendars and the group that a change of a job stopped using, if they are marked for
+// deletion and unused. old is nil for a new job, and job for a deleted one. The change has locked the app.
+func (s *Store) removeUnusedOf(ctx context.Context, t *dispatch.Tx, old, job *dispatcher.Job) error {
+	if old == nil {
 		return nil
 	}
-	group, _, err := readGroup(ctx, t, app, before, t.ForUpdate())
+	if err := removeUnused(ctx, t, old.App, dropped(usedCalendars(old), usedCalendars(job))); err != nil {
+		return err
+	}
+	name := old.Target.GroupName()
+	if name == "" || job != nil && job.Target.GroupName() == name {
+		return nil
+	}
+	group, _, err := readGroup(ctx, t, old.App, name, t.ForUpdate())
 	if err != nil || group.RemovalRequestedAt == nil {
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			return nil

@@ -356,10 +356,7 @@ func (s *Store) RemoveJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Jo
 	if err != nil {
 		return err
 	}
-	if err := s.removeUnusedGroup(ctx, t, job.App, job.Target.GroupName(), ""); err != nil {
-		return err
-	}
-	return removeUnused(ctx, t, job.App, usedCalendars(&job))
+	return s.removeUnusedOf(ctx, t, &job, nil)
 }
 
 // dropJob deletes a job without recording its overdue fires.

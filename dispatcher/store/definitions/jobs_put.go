@@ -129,11 +129,8 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if err == nil {
 		err = writeJobSecrets(ctx, t, b.Old, job, secrets)
 	}
-	if err == nil && (job.FollowMask() != 0 || b.Old != nil && (b.Old.FollowMask() != 0 || unreadable(b.Old))) {
-		err = writeFollowers(ctx, t, job, c.Followers)
-	}
-	if err == nil && b.Old == nil {
-		err = joinLeaders(ctx, t, job)
+	if err == nil {
+		err = writeFollows(ctx, t, b.Old, job, c.Followers)
 	}
 	if err != nil {
 		return stored, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
@@ -156,12 +153,7 @@ func (s *Store) writePut(ctx context.Context, t *dispatch.Tx, b jobBefore, decla
 	if err != nil {
 		return stored, err
 	}
-	if b.Old != nil {
-		if err := s.removeUnusedGroup(ctx, t, job.App, b.Old.Target.GroupName(), job.Target.GroupName()); err != nil {
-			return stored, err
-		}
-	}
-	return b.Shown(stored), removeUnused(ctx, t, job.App, dropped(usedCalendars(b.Old), usedCalendars(&job)))
+	return b.Shown(stored), s.removeUnusedOf(ctx, t, b.Old, &job)
 }
 
 // asStored returns a job as reading it back would, so that a PUT need not read it.
