@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
@@ -91,6 +92,18 @@ func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	}
 	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`,
 		`app "crm" still has job "theirs"; delete its jobs, calendars, groups and alerts first`)
+}
+
+// The plan of another name says that history stays behind.
+func TestRenamedAppIsWarnedOf(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(app))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, strings.Replace(f.config(app), `"crm"`, `"sales"`, 1))
+	mustSay(t, d.must(t, "plan"), "must be replaced", "The app gets another name: crm",
+		"Runs, misfires and the audit log stay under the former name")
 }
 
 // An app that is declared in another spelling of the same durations is the same app.

@@ -130,6 +130,8 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 		planned := plan.Definition[T]{Declared: declared, E: &e, IsNew: change.isNew, Changes: changes}
 		if before != nil {
 			planned.Before = new(d.expand(&binding.Expander{}, *before))
+		} else {
+			planned.Replaces = identityOf(change.state).importID
 		}
 		d.planning(d.conn.Plan, ctx, diags, planned)
 	}

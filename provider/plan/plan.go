@@ -74,6 +74,7 @@ func (p *Plan) Unreached(diags *diag.Diagnostics, why error) {
 type Definition[T any] struct {
 	Declared       T
 	Before         *T                // as in the state; nil if the plan creates it
+	Replaces       string            // the import id of the definition that it replaces; empty if it replaces none
 	E              *binding.Expander // has expanded Declared
 	IsNew, Changes bool
 }
@@ -204,6 +205,13 @@ func (p *Plan) OfApp(_ context.Context, diags *diag.Diagnostics, of Definition[a
 	name, bounds := of.Declared.Name, of.Declared.Bounds
 	if of.E.IsUnknown("/name") {
 		return
+	}
+	if of.Replaces != "" {
+		p.warn(diags, warning{
+			kind: "app replaced", title: "The app gets another name", thing: of.Replaces, at: "/name", more: "more apps",
+			detail: fmt.Sprintf("App %s is deleted, and app %s is created with all its jobs. Runs, misfires and the audit log stay under "+
+				"the former name, and event ids change, so receivers take the same fire under both names for two.", of.Replaces, name),
+		})
 	}
 	if of.Before != nil && of.E.AllKnown("/defaults/retry") {
 		p.warnOfRetries(diags, name, of.Before.Defaults, of.Declared.Defaults)
