@@ -165,7 +165,9 @@ func (d *definition[T]) checkBounds(ctx context.Context, diags *diag.Diagnostics
 	reportProblems(diags, (&binding.Expander{Unknown: e.Unknown, Incomplete: e.Incomplete}).ProblemsWith(d.bounds(bounds, declared)))
 }
 
-func (d *definition[T]) read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool) {
+func (d *definition[T]) read(
+	ctx context.Context, diags *diag.Diagnostics, state binding.Values, _ *private,
+) (model binding.Values, found bool) {
 	if !d.conn.ready(diags) {
 		return model, false
 	}
@@ -257,7 +259,7 @@ func (d *definition[T]) reportConflict(ctx context.Context, diags *diag.Diagnost
 	}
 }
 
-func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values) {
+func (d *definition[T]) deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values, _ private) {
 	if !d.conn.ready(diags) {
 		return
 	}

@@ -25,10 +25,10 @@ type kind interface {
 	// planned returns the plan that Terraform shows. After an error it returns the plan of the change.
 	planned(ctx context.Context, diags *diag.Diagnostics, change change) binding.Values
 	// read returns a definition as the API has it. found is false if it was deleted outside of Terraform.
-	read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool)
+	read(ctx context.Context, diags *diag.Diagnostics, state binding.Values, kept *private) (model binding.Values, found bool)
 	// written creates or updates a definition as planned. It returns the API's result if there is one to store.
 	written(ctx context.Context, diags *diag.Diagnostics, change change) (model binding.Values, done bool)
-	deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values)
+	deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values, kept private)
 }
 
 // heading has the descriptions of a resource.
@@ -48,7 +48,8 @@ func (h heading) schema() schema.Schema {
 // change is a planned or applied change of a definition.
 type change struct {
 	config, plan, state binding.Values
-	isNew               bool // the state has no such resource
+	isNew               bool     // the state has no such resource
+	kept                *private // nil during a plan
 }
 
 // kinds are all kinds of resources.

@@ -51,25 +51,52 @@ func jobs(c *connection) *jobResource {
 // clock returns the time of a plan; tests replace it.
 func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
-// read returns a job as the API has it. found is false if it was deleted outside of Terraform.
-func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state binding.Values) (model binding.Values, found bool) {
+// read returns a job as the API has it, also under another name. found is false if it was deleted outside of Terraform.
+func (r *jobResource) read(
+	ctx context.Context, diags *diag.Diagnostics, state binding.Values, kept *private,
+) (model binding.Values, found bool) {
 	if !r.conn.ready(diags) {
 		return nil, false
 	}
 	id := identityOf(state)
-	job, err := r.conn.Job(ctx, id.app, id.name)
-	if client.IsNotFound(err) { // so the plan creates it again
-		warnOfDeletion(diags, state)
-		return nil, false
-	}
+	job, found, err := r.find(ctx, diags, id, kept.Origin)
 	if err != nil {
 		r.conn.report(diags, fmt.Sprintf("read job %q", id.importID), err)
 		return nil, false
 	}
+	if !found { // so the plan creates it again
+		warnOfDeletion(diags, state)
+		return nil, false
+	}
+	kept.Origin = job.CreatedAs()
 	r.conn.WarnOfStops(ctx, diags, job)
 	model = r.conn.shownJob(ctx, diags, job, state)
 	plan.KeepMoving(model, state, job, r.now())
 	return model, !diags.HasError()
+}
+
+// find returns the job with an origin, which may have been renamed outside of Terraform and its name given to another job.
+// Without an origin, as after an import, it returns the job with the name.
+func (r *jobResource) find(
+	ctx context.Context, diags *diag.Diagnostics, id identity, origin string,
+) (job dispatcher.Job, found bool, err error) {
+	job, err = r.conn.Job(ctx, id.app, id.name)
+	found = err == nil && (origin == "" || job.CreatedAs() == origin)
+	if found || err != nil && !client.IsNotFound(err) {
+		return job, found, err
+	}
+	if origin == "" {
+		return job, false, nil
+	}
+	renamed, err := r.conn.Jobs(ctx, id.app, input.Page{Origin: origin})
+	if client.IsNotFound(err) || err == nil && len(renamed.Items) == 0 {
+		return job, false, nil
+	}
+	if err == nil {
+		r.conn.WarnOfRenameOutside(ctx, diags, id.app, id.name, renamed.Items[0].Name)
+		job, err = r.conn.Job(ctx, id.app, renamed.Items[0].Name)
+	}
+	return job, err == nil, err
 }
 
 // written creates or updates a job as planned, and returns the API's result, unless that failed.
@@ -104,6 +131,7 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		r.reportWrite(ctx, diags, change, err)
 		return change.state, renamed
 	}
+	change.kept.Origin = job.CreatedAs()
 	given := &dispatcher.JobDefaults{Retry: &job.Retry} // the app provided what the plan omits
 	given.Headers, _ = job.Target.Headers()
 	model = r.conn.flattenJob(diags, job, change.plan, given)
@@ -115,6 +143,25 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 	warnings := slices.DeleteFunc(job.Warnings, func(w input.Problem) bool { return w.Code == input.CodeFollowUnknown })
 	r.conn.WarnOfMistakes(diags, job.App, job.Name, warnings, "more jobs")
 	return model, done
+}
+
+// deleted deletes a job. Terraform plans that with the state of before the refresh. If the job was renamed outside of
+// Terraform, that has neither its name nor its revision, but the plan has warned of the rename.
+func (r *jobResource) deleted(ctx context.Context, diags *diag.Diagnostics, state binding.Values, kept private) {
+	if !r.conn.ready(diags) {
+		return
+	}
+	id := identityOf(state)
+	job, found, err := r.find(ctx, diags, id, kept.Origin)
+	if err != nil {
+		r.conn.report(diags, fmt.Sprintf("read job %q", id.importID), err)
+	}
+	if found && job.Name != id.name {
+		state = state.With("name", types.StringValue(job.Name)).With("revision", types.Int64Value(job.Revision))
+	}
+	if found {
+		r.definition.deleted(ctx, diags, state, kept)
+	}
 }
 
 // warnOfDeletion reports why a missing job was probably deleted, and what Terraform will plan.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -323,8 +324,67 @@ func TestMovedBlocksAndRenamesAreIndependent(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// The job is renamed outside of Terraform, which finds it under no known name. The steps of the guide adopt it.
-func TestJobThatWasRenamedElsewhereIsAdopted(t *testing.T) {
+// The job is renamed outside of Terraform. The plan renames it back, whether Terraform made or imported it.
+func TestJobThatWasRenamedElsewhereIsRenamedBack(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily)))
+	d.must(t, "apply", "-auto-approve")
+	for _, imported := range []bool{false, true} {
+		if imported {
+			d.must(t, "state", "rm", "carillon_job.j")
+			d.must(t, "import", "carillon_job.j", "crm/nightly")
+		}
+		if err := f.renameOutside(t.Context(), dispatcher.JobRename{Name: "reports"}); err != nil {
+			t.Fatal(err)
+		}
+		output := d.must(t, "plan")
+		mustSay(t, output, "Warning: Renamed outside of Terraform: crm/nightly",
+			`Job crm/nightly was renamed to crm/reports by "terraform" at `,
+			`~ name = "reports" -> "nightly"`, "0 to add, 1 to change, 0 to destroy")
+		d.must(t, "apply", "-auto-approve")
+		if list, err := f.outside.Jobs(t.Context(), "crm", input.Page{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "nightly" {
+			t.Errorf("the jobs are %+v, %v, want only nightly", list.Items, err)
+		}
+		mustChangeNothing(t, d)
+	}
+	if err := f.renameOutside(t.Context(), dispatcher.JobRename{Name: "reports"}); err != nil {
+		t.Fatal(err)
+	}
+	d.rewrite(t, f.config(jobNamed("reports", hook+daily)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 0 changed, 0 destroyed")
+	mustChangeNothing(t, d)
+}
+
+// Another job got the former name of the renamed one: nothing happens to either before a person decides.
+func TestRenamedJobIsFollowedAlthoughAnotherHasItsName(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily)))
+	d.must(t, "apply", "-auto-approve")
+	other := f.jobOf(t, "nightly")
+	if err := f.renameOutside(t.Context(), dispatcher.JobRename{Name: "reports"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.outside.PutJob(t.Context(), other, client.Condition{Absent: true}); err != nil {
+		t.Fatal(err)
+	}
+	d.mustFail(t, []string{"plan"}, "Error: The name is taken", "Job crm/nightly exists, so crm/reports cannot get its name.",
+		"Warning: Renamed outside of Terraform: crm/nightly")
+	d.rewrite(t, f.config(app))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 0 changed, 1 destroyed")
+	if got := f.jobOf(t, "nightly").Revision; got != 1 {
+		t.Errorf("the other job is at revision %d, want 1", got)
+	}
+	if _, err := f.outside.Job(t.Context(), "crm", "reports"); !client.IsNotFound(err) {
+		t.Errorf("the renamed job is not deleted: %v", err)
+	}
+}
+
+// A job that was renamed and deleted outside of Terraform is created again, under its own name.
+func TestRenamedAndDeletedJobIsCreatedAgain(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
@@ -333,10 +393,10 @@ func TestJobThatWasRenamedElsewhereIsAdopted(t *testing.T) {
 	if err := f.renameOutside(t.Context(), dispatcher.JobRename{Name: "reports"}); err != nil {
 		t.Fatal(err)
 	}
-	mustSay(t, d.must(t, "plan"), "1 to add, 0 to change, 0 to destroy")
-	d.rewrite(t, f.config(jobNamed("reports", hook+daily)))
-	d.must(t, "state", "rm", "carillon_job.j")
-	d.must(t, "import", "carillon_job.j", "crm/reports")
+	if err := f.outside.DeleteJob(t.Context(), "crm", "reports", client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 added, 0 changed, 0 destroyed")
 	mustChangeNothing(t, d)
 }
 

@@ -112,8 +112,9 @@ func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceReq
 	}
 	state := given[0]
 	var diags diag.Diagnostics
-	model, found := kind.read(ctx, &diags, state.Values)
-	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState, Private: req.Private, Diagnostics: state.Diagnostics(diags)}
+	kept := privateIn(req.Private)
+	model, found := kind.read(ctx, &diags, state.Values, &kept)
+	resp := &tfprotov6.ReadResourceResponse{NewState: req.CurrentState, Private: kept.data(), Diagnostics: state.Diagnostics(diags)}
 	switch {
 	case diags.HasError():
 		return resp, nil
@@ -170,17 +171,19 @@ func (s server) ApplyResourceChange(
 		return nil, err
 	}
 	config, plan, prior := given[0], given[1], given[2]
-	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState, Private: req.PlannedPrivate}
+	kept := privateIn(req.PlannedPrivate)
+	resp := &tfprotov6.ApplyResourceChangeResponse{NewState: req.PriorState, Private: kept.data()}
 	var diags diag.Diagnostics
 	if plan.Values == nil {
-		if kind.deleted(ctx, &diags, prior.Values); !diags.HasError() {
+		if kind.deleted(ctx, &diags, prior.Values, kept); !diags.HasError() {
 			resp.NewState = req.PlannedState
 		}
 		resp.Diagnostics = prior.Diagnostics(diags)
 		return resp, nil
 	}
 	// A plan contains no write-only values.
-	model, done := kind.written(ctx, &diags, change{config.Values, plan.Values, prior.Values, prior.Values == nil})
+	model, done := kind.written(ctx, &diags, change{config.Values, plan.Values, prior.Values, prior.Values == nil, &kept})
+	resp.Private = kept.data()
 	if done {
 		resp.NewState, err = r.Settled(ctx, plan, model)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// listJobs lists the jobs of an app by name.
+// listJobs lists the jobs of an app by name. With origin, it lists the job with this origin, or none if that was deleted.
+// A rename changes the name of a job, but not its origin.
 func (a *API) listJobs(r *request) (response, error) {
 	labels, err := r.labels()
 	if err != nil {
@@ -18,7 +19,7 @@ func (a *API) listJobs(r *request) (response, error) {
 	}
 	name := func(job dispatcher.Job) string { return job.Name }
 	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Job, error) {
-		page.Labels = labels
+		page.Labels, page.Origin = labels, r.URL.Query().Get("origin")
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
 }

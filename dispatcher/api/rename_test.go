@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
 const twoTriggers = `{"target":{"webhook":{"url":"https://example.com/hook"}},"triggers":{
@@ -39,6 +40,30 @@ func TestRenameOfJobAndTriggers(t *testing.T) {
 	}
 	w.do("GET", oneJob, "").refused(404, " not_found")
 	w.do("POST", oneJob+"/rename", `{"name":"x"}`, "If-Match: *").refused(412, " precondition_failed")
+}
+
+func TestJobIsFoundByItsOriginWhateverItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	w.must(http.StatusCreated, "PUT", oneJob, twoTriggers)
+	w.must(http.StatusOK, "POST", oneJob+"/rename", `{"name":"import"}`, "If-Match: *")
+	w.must(http.StatusCreated, "PUT", oneJob, twoTriggers) // another job
+	found := func(origin string) (names string) {
+		for _, job := range into[client.List[dispatcher.Job]](w.must(http.StatusOK, "GET", oneApp+"/jobs?origin="+origin, "")).Items {
+			names += job.Name + " "
+		}
+		return names
+	}
+	for origin, want := range map[string]string{"sync": "import ", "sync~2": "sync ", "import": "", "nosuch": ""} {
+		if got := found(origin); got != want {
+			t.Errorf("jobs with origin %s: %q, want %q", origin, got, want)
+		}
+	}
+	w.must(http.StatusNoContent, "DELETE", oneApp+"/jobs/import", "")
+	if got := found("sync"); got != "" {
+		t.Errorf("a deleted job is found: %q", got)
+	}
 }
 
 func TestRenameNeedsACondition(t *testing.T) {

@@ -44,7 +44,7 @@ type about struct {
 
 var (
 	pageQuery        = []string{"limit", "cursor"}
-	jobsQuery        = []string{"label", "limit", "cursor"}
+	jobsQuery        = []string{"origin", "label", "limit", "cursor"}
 	summariesQuery   = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
 	runsQuery        = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
 	explainQuery     = []string{"at"}

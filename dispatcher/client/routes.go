@@ -453,6 +453,9 @@ func parameters(filters map[string]string, from, to time.Time, page input.Page) 
 	for _, pair := range page.Labels.Pairs() {
 		values.Add("label", pair)
 	}
+	if page.Origin != "" {
+		values.Set("origin", page.Origin)
+	}
 	if page.Cursor != "" {
 		values.Set("cursor", page.Cursor)
 	}

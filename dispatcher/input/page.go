@@ -30,6 +30,8 @@ type Page struct {
 	Cursor string
 	// Labels selects the jobs that have all of them; nil means every job. Other lists ignore it.
 	Labels Labels
+	// Origin selects the job with that Origin, whatever its name is now; empty means every job. Other lists ignore it.
+	Origin string
 	// Bytes ends a page of jobs, calendars or groups after the item that reaches about that many bytes, with
 	// ErrPageBytes if there are more; 0 means no bound.
 	Bytes int

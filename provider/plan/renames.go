@@ -3,10 +3,12 @@ package plan
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -14,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider/binding"
 )
@@ -125,6 +128,26 @@ func (p *Plan) warnOfRename(diags *diag.Diagnostics, app string, r Renaming) {
 		kind: "renamed", title: "Rename", thing: app + "/" + r.from, at: at, more: "more jobs",
 		detail: strings.Join(lines, "\n") + "\n\nHistory, pauses and event ids stay, and the rename moves no fire. New requests carry the " +
 			"new name. What else has the old one does not follow: dashboards, alerts, scripts, import blocks.",
+	})
+}
+
+// WarnOfRenameOutside reports that the job of a state has another name now, and who gave it that name.
+func (p *Plan) WarnOfRenameOutside(ctx context.Context, diags *diag.Diagnostics, app, from, to string) {
+	renamed := ""
+	query := access.AuditQuery{Apps: []string{app}, Action: string(dispatcher.CauseRename), Subject: "job " + to, Refused: new(false)}
+	list, _ := p.Audit(ctx, query) // without an entry, the warning does not say who it was
+	for _, entry := range list.Items {
+		var before, after struct{ Name string }
+		_, _ = json.Unmarshal(entry.Before, &before), json.Unmarshal(entry.After, &after)
+		if after.Name == to && before.Name != to {
+			renamed = fmt.Sprintf(" by %s at %s", input.Echo(entry.Actor), entry.At.UTC().Format(time.RFC3339))
+			break
+		}
+	}
+	p.warn(diags, warning{
+		kind: "renamed outside", title: "Renamed outside of Terraform", thing: app + "/" + from, key: to, at: "/name", more: "more jobs",
+		detail: fmt.Sprintf("Job %s/%s was renamed to %s/%s%s. It is the same job, so a plan with the name %s in the configuration renames "+
+			"it back. To keep the new name, write name = %q.", app, from, app, to, renamed, from, to),
 	})
 }
 

@@ -195,9 +195,13 @@ func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispat
 		return nil, err
 	}
 	args := StatementArgs{run.AppID(app), page.Cursor, page.Limit}
-	// $1 app, $2 last name of the page before, $3 limit, from $4 on: labels
+	created := ""
+	if page.Origin != "" {
+		created = ` AND j.id = ` + args.Add(run.JobID(app, page.Origin))
+	}
+	// $1 app, $2 last name of the page before, $3 limit, from $4 on: origin, labels
 	list := `SELECT ` + JobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + WithLabels(page.Labels, &args) + `
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + created + WithLabels(page.Labels, &args) + `
 		ORDER BY j.name LIMIT $3`
 	rows, ended := db.CollectPage(ctx, s.db.Read, page, ScanJob, func(j JobRow) int { return len(j.TriggerNames) * db.TriggerBytes },
 		list, args...)

@@ -276,6 +276,10 @@ func testFreedName(t *testing.T, f *wing) {
 		if jobs[i].Origin != want {
 			t.Errorf("origin of job %s is %q, want %q", jobs[i].Name, jobs[i].Origin, want)
 		}
+		found, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10, Origin: want})
+		if err != nil || len(found) != 1 || found[0].Name != jobs[i].Name {
+			t.Errorf("jobs with origin %s: %+v, %v; want only %s", want, found, err, jobs[i].Name)
+		}
 	}
 	events := map[string]bool{}
 	for _, of := range f.keysAndEvents(jobs...) {
