@@ -274,6 +274,18 @@ func (j Job) WarnOfRegion(node string) []input.Problem {
 		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
 }
 
+// WarnOfNodes is WarnOfNodes for the job, whatever it acknowledges.
+func (j Job) WarnOfNodes(fleet func() ([]Node, *target.Bounds)) []input.Problem {
+	return WarnOfNodes(j.App, j.NodeLabels, fleet, func(u *target.Unreachable) {
+		u.Target("/target", j.Target)
+		for event, follow := range j.EachFollow() {
+			if to := follow.Target(); to != nil {
+				u.Target("/"+string(event), *to)
+			}
+		}
+	})
+}
+
 // CheckBounds returns, as Problems with JSON pointers in the job or nil, where the target of j and the destinations of
 // what follows are outside the bounds of its app.
 func (j Job) CheckBounds(bounds *target.Bounds) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Node is one start of one dispatcher process.
@@ -33,6 +34,8 @@ type Node struct {
 	Deregistered bool `json:"deregistered,omitempty"`
 	// APIAddresses are the addresses, HOST:PORT, of the node's API. Webhooks of all nodes refuse to call them.
 	APIAddresses []string `json:"api_addresses,omitempty"`
+	// Reach is what the node can call and read besides public addresses. Only lists of nodes have it.
+	Reach target.Reach `json:"reach,omitzero"`
 }
 
 // Serves reports whether the node may run jobs of an app that require labels.
@@ -42,6 +45,30 @@ func (n Node) Serves(appID int64, required input.Labels) bool {
 		mine = mine || run.AppID(app) == appID
 	}
 	return mine && n.Labels.Have(required)
+}
+
+// WarnOfNodes warns of what no live node can call or read that serves an app and has labels; without any such node, it
+// warns of nothing. It reads the fleet, which are the nodes and the bounds of the app, only if check finds something that a
+// node may lack. Bounds that are nil mean the defaults.
+func WarnOfNodes(app string, labels input.Labels, fleet func() ([]Node, *target.Bounds), check func(*target.Unreachable)) input.Problems {
+	u := target.Unreachable{Nodes: []target.Reach{{}}}
+	if check(&u); len(u.Problems) == 0 {
+		return nil
+	}
+	u = target.Unreachable{}
+	nodes, bounds := fleet()
+	for _, node := range nodes {
+		if node.State != NodeDead && node.Serves(run.AppID(app), labels) {
+			u.Nodes = append(u.Nodes, node.Reach)
+		}
+	}
+	if bounds != nil {
+		u.Bounds = bounds.Egress
+	}
+	if len(u.Nodes) > 0 {
+		check(&u)
+	}
+	return u.Problems
 }
 
 // NodeReport comes with each heartbeat of a node.

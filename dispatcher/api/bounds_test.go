@@ -5,11 +5,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // tenants is a world with the apps appa and appb. Its requests use a write token bound to appa.
@@ -159,4 +164,34 @@ func TestNamesOfAppsDifferByMoreThanDashes(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", "/v1/apps/pay-roll", `{}`)
 	w.do("PUT", "/v1/apps/pay_roll", `{}`).refused(http.StatusConflict, "/name name_taken")
+}
+
+func TestResponsesWarnOfAddressesThatNoNodeOpens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	const private = `{"target":{"webhook":{"url":"http://10.0.0.5/x"}},"on_failure":{"webhook":{"url":"http://127.0.0.1/"}}}`
+	warnings := func(response reply) (all []string) {
+		for _, one := range into[dispatcher.Job](response).Warnings {
+			all = append(all, one.Path+" "+one.Code)
+		}
+		return all
+	}
+	if got := warnings(w.must(http.StatusCreated, "PUT", oneJob, private)); got != nil {
+		t.Errorf("without a node: %v, want no warnings", got)
+	}
+	register := func(id run.NodeID, reach target.Reach) {
+		t.Helper()
+		if err := w.store.Register(t.Context(), dispatcher.Node{ID: id, Name: "n", Reach: reach}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register(1, target.Reach{EgressLoopback: true})
+	if diff := cmp.Diff([]string{"/target/webhook/url node_egress"}, warnings(w.must(http.StatusOK, "GET", oneJob, ""))); diff != "" {
+		t.Errorf("warnings of a job that was read (-want +got):\n%s", diff)
+	}
+	w.must(http.StatusOK, "PUT", oneApp, `{"bounds":{"egress":{"networks":["public","10.0.0.0/8"]}}}`, "If-Match: *")
+	if got := warnings(w.must(http.StatusOK, "PUT", oneJob, private, "If-Match: *")); got != nil {
+		t.Errorf("the bounds open the network: %v, want no warnings", got)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api/decode"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // listJobs lists the jobs of an app by name. With origin, it lists the job with this origin, or none if that was deleted.
@@ -28,7 +29,7 @@ func (a *API) listJobs(r *request) (response, error) {
 // or states change.
 func (a *API) getJob(r *request) (response, error) {
 	job, err := a.store.Job(r.Context(), r.PathValue("app"), r.PathValue("job"))
-	return response{revision: job.Revision, body: a.warned(job)}, err
+	return response{revision: job.Revision, body: a.warned(r.Context(), job)}, err
 }
 
 // putJob creates or replaces a job with its triggers, in one transaction. A trigger whose schedule does not change
@@ -46,13 +47,21 @@ func (a *API) putJob(r *request) (response, error) {
 	decode.AddInvalid(&problems, job.CheckTimezones())
 	write := func(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
 		stored, created, err := a.store.PutJob(ctx, job, change)
-		return a.warned(stored), created, err
+		return a.warned(ctx, stored), created, err
 	}
 	return put(a, r, job, problems, write, func(stored dispatcher.Job) int64 { return stored.Revision })
 }
 
-// warned adds the warnings that depend on the node.
-func (a *API) warned(job dispatcher.Job) dispatcher.Job {
+// warned adds the warnings that depend on the nodes.
+func (a *API) warned(ctx context.Context, job dispatcher.Job) dispatcher.Job {
+	job.Warnings = append(job.Warnings, job.WarnOfNodes(func() ([]dispatcher.Node, *target.Bounds) {
+		app, err := a.store.App(ctx, job.App)
+		if err != nil { // the job was read or written nevertheless
+			return nil, nil
+		}
+		nodes, _ := a.store.Nodes(ctx)
+		return nodes, app.Bounds
+	})...)
 	job.Warnings = append(job.Warnings, job.WarnOfRegion(a.opts.Region)...)
 	if !a.opts.Callbacks {
 		job.Warnings = append(job.Warnings, job.WarnOfCallback()...)
@@ -115,7 +124,7 @@ func (a *API) renameJob(r *request) (response, error) {
 		return response{}, err
 	}
 	job, err := a.store.RenameJob(r.Context(), r.PathValue("app"), r.PathValue("job"), rename, change)
-	return response{revision: job.Revision, body: a.warned(job)}, a.gate.ExplainFailed(r.Request, change, err)
+	return response{revision: job.Revision, body: a.warned(r.Context(), job)}, a.gate.ExplainFailed(r.Request, change, err)
 }
 
 // runJob runs a job now. Every call queues a new run, even if the job is paused or disabled. The concurrency_policy

@@ -260,6 +260,8 @@ type Options struct {
 	Labels input.Labels
 	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. Other nodes learn them.
 	APIAddresses []string
+	// Reach is what the node can call and read besides public addresses. Nodes and plans learn it.
+	Reach target.Reach
 	// OnAPIs is called with the addresses of the other nodes' APIs, at each heartbeat that finds a change; nil:
 	// nothing.
 	OnAPIs func(addresses []string)

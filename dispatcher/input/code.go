@@ -90,6 +90,8 @@ const (
 	CodeNameMismatch    = "name_mismatch"
 	CodeNameTaken       = "name_taken"
 	CodeNetwork         = "network"
+	CodeNodeEgress      = "node_egress"   // a warning: no live node may call an address
+	CodeNodeIdentity    = "node_identity" // a warning: no live node can read a secret or find a function
 	CodeNotFound        = "not_found"
 	CodeObjectiveForm   = "objective_form"
 	CodePageCursor      = "page_cursor"
@@ -269,6 +271,8 @@ var Codes = []CodeRow{
 	{CodeNameTaken, 412, "The name is taken"},
 	{CodeNetwork, 422, "Invalid network"},
 	{WarnNoFire, 0, "Nothing is left to fire"},
+	{CodeNodeEgress, 422, "No node may call this address"},
+	{CodeNodeIdentity, 422, "No node has what this needs"},
 	{CodeNotFound, 404, "It does not exist"},
 	{CodeObjectiveForm, 422, "Invalid objective"},
 	{CodePageCursor, 400, "Invalid cursor of a page"},

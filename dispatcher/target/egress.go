@@ -69,6 +69,20 @@ func NeverCalled(addr netip.Addr) bool {
 	return !addr.IsLoopback() && slices.ContainsFunc(neverCalled, inside)
 }
 
+var privateNetworks = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("fc00::/7"),
+}
+
+// Private reports whether a node refuses an address unless its operators or the bounds of the app open its network:
+// 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
+func Private(addr netip.Addr) bool {
+	return slices.ContainsFunc(privateNetworks, func(network netip.Prefix) bool { return network.Contains(addr) })
+}
+
 // OddAddress reports whether a host is neither a name nor a usual address but some resolvers read it
 // as an address: 127.1, 2130706433, 0177.0.0.1, 0x7f.1.
 func OddAddress(host string) bool {

@@ -731,6 +731,7 @@ CREATE TABLE nodes (
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
   api_addresses TEXT   NOT NULL DEFAULT '', -- HOST:PORT,... of its API, which no target may be
+  reach        TEXT    NOT NULL DEFAULT '{}', -- what it can call and read besides public addresses, in JSON
   certificate_ends_at BIGINT,              -- that of its API; NULL: it serves no TLS
   empty_at     BIGINT,                     -- when nothing was left of it, at the latest look after its death; NULL: none yet
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats

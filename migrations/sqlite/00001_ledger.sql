@@ -626,6 +626,7 @@ CREATE TABLE nodes (
   clock_offset INTEGER NOT NULL,
   long_since INTEGER,
   api_addresses TEXT NOT NULL DEFAULT '',
+  reach TEXT NOT NULL DEFAULT '{}',
   certificate_ends_at INTEGER,
   empty_at INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,

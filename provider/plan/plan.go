@@ -46,6 +46,7 @@ type Plan struct {
 	groups        known[bool]                   // app/name of groups that exist after an apply
 	groupsRead    known[[]target.EndpointGroup] // by app; nil if they cannot be read
 	jobs          knownJobs
+	nodes         known[[]dispatcher.Node] // under ""; nil if they cannot be read
 }
 
 // New returns an empty plan. file is shared by the processes of a command, or "".

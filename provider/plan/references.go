@@ -142,8 +142,14 @@ func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *
 }
 
 // OfGroup records an endpoint group, which jobs of the same plan may have as their target.
-func (p *Plan) OfGroup(_ context.Context, _ *diag.Diagnostics, of Definition[target.EndpointGroup]) {
-	p.groups.set(of.Declared.App+"/"+of.Declared.Name, true)
+// It warns of endpoints that no node may call.
+func (p *Plan) OfGroup(ctx context.Context, diags *diag.Diagnostics, of Definition[target.EndpointGroup]) {
+	group := of.Declared
+	p.groups.set(group.App+"/"+group.Name, true)
+	if p.reads() {
+		found := dispatcher.WarnOfNodes(group.App, nil, p.fleetOf(ctx, group.App), func(u *target.Unreachable) { u.Group(group) })
+		p.WarnOfMistakes(diags, group.App, group.Name, of.E.AboutKnown(found), "more groups")
+	}
 }
 
 // GroupKind is the name of endpoint groups in messages.
@@ -321,5 +327,8 @@ func (p *Plan) OfAlert(ctx context.Context, diags *diag.Diagnostics, of Definiti
 			problems = append(problems, reference{"job", input.CodeAlertJobUnknown, app, name, at}.unknown(p.someJobs(ctx, app)))
 		}
 	}
+	problems = append(problems, dispatcher.WarnOfNodes(app, nil, p.fleetOf(ctx, app), func(u *target.Unreachable) {
+		u.Destination(target.DestinationAt, of.Declared.Destination)
+	})...)
 	p.WarnOfMistakes(diags, app, of.Declared.Name, e.AboutKnown(problems), "more alerts")
 }

@@ -119,8 +119,21 @@ func (p *Plan) WarnOfJob(ctx context.Context, diags *diag.Diagnostics, e *bindin
 		t.AnchorAt = now.UTC()
 		job.Triggers[name] = t
 	}
-	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(job.Warn(p.calendarsAfter(ctx, job))), "more jobs")
+	found := append(job.Warn(p.calendarsAfter(ctx, job)), job.WarnOfNodes(p.fleetOf(ctx, job.App))...)
+	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(found), "more jobs")
 	p.warnOfApp(diags, p.appOf(ctx, job.App))
+}
+
+// fleetOf returns a function that returns the nodes and the bounds of an app. Without permission to list nodes, it returns
+// none; the API knows them at apply.
+func (p *Plan) fleetOf(ctx context.Context, app string) func() ([]dispatcher.Node, *target.Bounds) {
+	return func() ([]dispatcher.Node, *target.Bounds) {
+		nodes := p.nodes.once("", func() []dispatcher.Node {
+			list, _ := p.Nodes(ctx)
+			return list.Items
+		})
+		return nodes, p.BoundsOf(ctx, app)
+	}
 }
 
 // WarnOfStops warns if a job that was read, its triggers or its app are paused, or if no job of the

@@ -29,21 +29,13 @@ type Egress struct {
 	Loopback bool
 	// Deny lists denied networks.
 	Deny []netip.Prefix
-	// Private lists the private networks that apps may call if their bounds list no networks: parts of 10.0.0.0/8,
-	// 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
+	// Private lists the private networks that apps may call if their bounds list no networks: parts of those that
+	// target.Private names.
 	Private []netip.Prefix
 	// Own lists the addresses of the node's API and database, which are denied.
 	Own []netip.AddrPort
 	// OwnPorts lists the ports on which the node's API listens at all addresses of the machine; they are denied.
 	OwnPorts []uint16
-}
-
-var privateNetworks = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"),
-	netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("fc00::/7"),
 }
 
 // guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation of a host, no
@@ -211,7 +203,7 @@ func (g *guard) check(dialled netip.Addr, of Scope, networks []netip.Prefix) err
 	addr := target.Dialled(dialled)
 	deny := func(why string) error { return attempt.Denied(dialled.String(), why) }
 	itself := addr.IsLoopback() || g.machine.has(addr)
-	private := within(privateNetworks, addr)
+	private := target.Private(addr)
 	public := of.Networks == nil || slices.Contains(of.Networks, target.NetworkPublic) // all public addresses may be called
 	switch {
 	case target.NeverCalled(dialled):

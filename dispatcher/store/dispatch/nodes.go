@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -33,6 +34,7 @@ var nodeFields = db.Fields[nodeRow]{
 	{Name: "api_addresses", Ref: func(n *nodeRow) any { return db.ListColumn(&n.APIAddresses) }},
 	{Name: "deregistered", Ref: func(n *nodeRow) any { return &n.Deregistered }},
 	{Name: "zones", Ref: func(n *nodeRow) any { return &n.Zones }},
+	{Name: "reach", Ref: func(n *nodeRow) any { return &n.reach }, Use: db.OnlyNew}, // heartbeats need not read it
 	{Name: "paused_by_rollback", Ref: func(n *nodeRow) any { return &n.pausedByRollback }, Use: db.OnlyNew},
 }
 
@@ -44,6 +46,7 @@ var (
 
 type nodeRow struct {
 	dispatcher.Node
+	reach            string // JSON
 	pausedByRollback bool
 }
 
@@ -101,6 +104,11 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
+		reach, err := json.Marshal(node.Reach)
+		if err != nil {
+			return err
+		}
+		row.reach = string(reach)
 		err = t.Exec(ctx, nodeFields.Insert("nodes"), nodeFields.Values(&row)...)
 		t.Notify(dispatcher.Notification{Nodes: true})
 		return err
@@ -279,7 +287,14 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 
 // Nodes returns all nodes, including dead ones until they are purged.
 func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
-	nodes, err := db.Collect(ctx, s.db.Read, ScanNode, `SELECT `+NodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	nodes, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (dispatcher.Node, error) {
+		var reach string
+		node, err := ScanNode(db.WiderRow{Scanner: row, After: []any{&reach}})
+		if err == nil {
+			err = json.Unmarshal([]byte(reach), &node.Reach)
+		}
+		return node, err
+	}, `SELECT `+NodeColumns+`, reach FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)
 	return nodes, err
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // InvalidError is an invalid setting: a flag, a variable or the object that they name.
@@ -117,6 +119,10 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	}
 	options := s.options(p.Version)
 	options.Logger = log
+	options.Reach = target.Reach{EgressLoopback: s.EgressLoopback, AWSRegion: identity.Region(ctx), VaultAddress: s.VaultAddress}
+	for _, network := range s.EgressPrivate {
+		options.Reach.EgressPrivate = append(options.Reach.EgressPrivate, network.String())
+	}
 	consoleURL, _ := s.consoleURL() // Check has validated it
 	return Run(ctx, Options{
 		Console: s.Console, consoleURL: consoleURL, login: login,

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 func fleetTests() tests {
@@ -40,8 +41,9 @@ func testAPIsOfNodes(t *testing.T, f *wing) {
 	if !f.both() {
 		return // a file serves one node
 	}
-	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeC, Name: "c", APIAddresses: []string{"10.0.0.2:8080", "[fd00::2]:8080"}},
-		fixture.T0))
+	reach := target.Reach{EgressPrivate: []string{"10.0.0.0/8"}, EgressLoopback: true, AWSRegion: "eu-west-1", VaultAddress: "https://vault"}
+	f.Must(f.Register(ctx, dispatcher.Node{ID: fixture.NodeC, Name: "c", APIAddresses: []string{"10.0.0.2:8080", "[fd00::2]:8080"},
+		Reach: reach}, fixture.T0))
 	knows := func(when string, want ...string) {
 		t.Helper()
 		heartbeat, err := f.Heartbeat(ctx, fixture.NodeA, dispatcher.NodeReport{}, fixture.T0)
@@ -55,8 +57,9 @@ func testAPIsOfNodes(t *testing.T, f *wing) {
 	knows("while it is paused", "10.0.0.2:8080", "[fd00::2]:8080")
 	nodes, err := f.Nodes(ctx)
 	f.Must(err)
-	if i := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == fixture.NodeC }); i < 0 || len(nodes[i].APIAddresses) != 2 {
-		t.Errorf("nodes: got %+v, want the addresses", nodes)
+	if i := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == fixture.NodeC }); i < 0 || len(nodes[i].APIAddresses) != 2 ||
+		!cmp.Equal(nodes[i].Reach, reach) {
+		t.Errorf("nodes: got %+v, want the addresses and what the node can reach", nodes)
 	}
 	if heartbeat, err := f.Heartbeat(ctx, fixture.NodeC, dispatcher.NodeReport{}, fixture.T0); err != nil || len(heartbeat.APIs) != 0 {
 		t.Errorf("a node's own addresses: got %v, %v, want none", heartbeat.APIs, err)
