@@ -297,6 +297,24 @@ func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
 	}
 }
 
+// A node without the setting for a manager does not say what the manager answered.
+func TestNodeSaysThatItAskedNoManager(t *testing.T) {
+	t.Parallel()
+	i := invoke.New(invoke.Options{Logger: slog.New(slog.DiscardHandler),
+		LoadAWS: func(context.Context) (aws.Config, error) { return aws.Config{}, nil }})
+	t.Cleanup(i.Close)
+	for reference, want := range map[string]string{
+		"awssm:demo/api#token": `auth bearer token: "awssm:demo/api#token": AWS Secrets Manager was not asked: neither the reference nor the ` +
+			"node names a region; set AWS_REGION on the node, or use an ARN",
+		"vault:secret/data/demo#token": `auth bearer token: "vault:secret/data/demo#token": Vault was not asked: this node has no address of ` +
+			"Vault; start it with --vault-address",
+	} {
+		if o := i.Invoke(t.Context(), withManaged("https://example.com/", reference)); o.Class != run.ClassSecret || o.Error != want {
+			t.Errorf("%s: class %s, error %q; want class secret and %q", reference, o.Class, o.Error, want)
+		}
+	}
+}
+
 // Trouble of STS does not drop a secret; a role that may not be assumed does.
 func TestTroubleOfRolesDiffersFromDenials(t *testing.T) {
 	t.Parallel()

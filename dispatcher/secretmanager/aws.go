@@ -59,7 +59,7 @@ func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
 	s := r.service
 	fail := func(kind Kind, code string) error { return &Error{Kind: kind, Manager: s.name, Code: code} }
 	if a.config.Region == "" {
-		return fail(Unusable, "neither the reference nor the node names a region; set AWS_REGION on the node, or use an ARN")
+		return fail(NotAsked, "neither the reference nor the node names a region; set AWS_REGION on the node, or use an ARN")
 	}
 	body, err := json.Marshal(r.in)
 	if err != nil {
@@ -67,12 +67,12 @@ func (a AWS) call(ctx context.Context, r awsRequest, out any) error {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpoint(ctx, s), bytes.NewReader(body))
 	if err != nil {
-		return fail(Unusable, "its configured endpoint is not a URL")
+		return fail(NotAsked, "its configured endpoint is not a URL")
 	}
 	request.Header.Set("Content-Type", "application/x-amz-json-1.1")
 	request.Header.Set("X-Amz-Target", s.target+"."+r.operation)
 	if a.config.Credentials == nil {
-		return fail(Denied, "the node has no AWS credentials")
+		return fail(NotAsked, "the node has no AWS credentials")
 	}
 	credentials, err := a.config.Credentials.Retrieve(ctx)
 	if err != nil {

@@ -78,12 +78,15 @@ const (
 	Missing
 	// Unusable is a secret that does not fit its reference, or a request that the manager does not understand.
 	Unusable
+	// NotAsked is a secret for which the manager was not asked, because the node lacks a setting. Another node may have it.
+	NotAsked
 )
 
 // String returns the name of a kind, in one word.
 func (k Kind) String() string {
 	return map[Kind]string{
 		Unreachable: "unreachable", Throttled: "throttled", Denied: "denied", Missing: "missing", Unusable: "unusable",
+		NotAsked: "not_asked",
 	}[k]
 }
 
@@ -103,6 +106,7 @@ func (e *Error) Error() string {
 		Denied:      "%s does not let this node read it (%s)",
 		Missing:     "%s does not have it (%s)",
 		Unusable:    "%s has it, but it cannot be used (%s)",
+		NotAsked:    "%s was not asked: %s",
 	}[e.Kind]
 	return fmt.Sprintf(what, e.Manager, e.Code)
 }

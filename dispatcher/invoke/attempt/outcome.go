@@ -144,13 +144,14 @@ func OutOfBounds(err error) error {
 	return &Failure{Class: run.ClassBounds, Err: err}
 }
 
-// BadSecret returns the error for a secret that cannot be used. err must not contain the secret.
+// BadSecret returns the error for a secret that cannot be used, which is shown after its class. err must not contain the
+// secret.
 func BadSecret(field string, err error) error {
 	class := run.ClassSecret
 	if known, is := errors.AsType[*Failure](err); is {
 		class, err = known.Class, known.Err
 	}
-	return &Failure{Class: class, Err: fmt.Errorf("secret %s: %w", field, err)}
+	return &Failure{Class: class, Err: fmt.Errorf("%s: %w", field, err)}
 }
 
 // Classify turns the error of a request into an outcome. outer is the context of the attempt without its timeout,

@@ -62,7 +62,8 @@ func newManagers(o Managers, node *identity.Node) *managers {
 func (m *managers) read(ctx context.Context, key documentKey, now time.Time) (string, error) {
 	if key.Source == target.SecretVault {
 		if m.Vault == nil {
-			return "", &secretmanager.Error{Kind: secretmanager.Denied, Manager: "Vault", Code: "the node has no --vault-address"}
+			return "", &secretmanager.Error{Kind: secretmanager.NotAsked, Manager: "Vault",
+				Code: "this node has no address of Vault; start it with --vault-address"}
 		}
 		return m.Vault.Secret(ctx, roleOf(m.VaultRole, key.app), key.Name, key.Version, now)
 	}
@@ -90,7 +91,7 @@ func (m *managers) config(ctx context.Context, key documentKey) (aws.Config, err
 		return config, nil
 	}
 	if key.externalID == "" {
-		return config, &secretmanager.Error{Kind: secretmanager.Denied, Manager: "AWS",
+		return config, &secretmanager.Error{Kind: secretmanager.NotAsked, Manager: "AWS",
 			Code: fmt.Sprintf("app %s has no external id, so no role is assumed for it", key.app)}
 	}
 	of := identity.Role{ARN: roleOf(m.AWSRole, key.app), App: key.app, ExternalID: key.externalID}
@@ -141,7 +142,7 @@ func countReads(metrics prometheus.Registerer, read readDocument) readDocument {
 	metrics.MustRegister(reads)
 	for _, source := range []target.SecretSource{target.SecretsManager, target.SecretParameterStore, target.SecretVault} {
 		reads.WithLabelValues(string(source), "read")
-		for kind := secretmanager.Unreachable; kind <= secretmanager.Unusable; kind++ {
+		for kind := secretmanager.Unreachable; kind <= secretmanager.NotAsked; kind++ {
 			reads.WithLabelValues(string(source), kind.String())
 		}
 	}
