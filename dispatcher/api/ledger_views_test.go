@@ -45,6 +45,23 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	w.do("GET", "/v1/statistics?app=nosuch", "").refused(404, " not_found")
 }
 
+func TestRequestOfADeliveryIsThatOfItsAlertOrJob(t *testing.T) {
+	t.Parallel()
+	invoker := invoke.New(invoke.Options{})
+	defer invoker.Close()
+	w := newWorld(t, api.Options{Requests: invoker})
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	w.must(http.StatusCreated, "PUT", oneApp+"/alerts/on-call", `{"failure":{"after":1},"destination":{"webhook":{"url":"https://chat.example.com/x",
+		"format":"slack"}}}`)
+	tested := into[run.Run](w.must(http.StatusAccepted, "POST", oneApp+"/alerts/on-call/test", ""))
+	shown := into[target.ShownRequest](w.must(http.StatusOK, "GET", "/v1/runs/"+tested.ID+"/request", ""))
+	if shown.URL != "https://chat.example.com/x" || !strings.Contains(shown.Body, `"attachments"`) || shown.Problem != "" {
+		t.Errorf("the request of a notification is %+v, want one to https://chat.example.com/x in the format of Slack", shown)
+	}
+	w.must(http.StatusNoContent, "DELETE", oneApp+"/alerts/on-call", "", `If-Match: "1"`)
+	w.do("GET", "/v1/runs/"+tested.ID+"/request", "").refused(http.StatusConflict, " state_conflict")
+}
+
 // canary is part of every secret of the following targets.
 const canary = "canary-in-the-coal-mine"
 

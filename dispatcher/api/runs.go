@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -143,13 +144,13 @@ func (a *API) getRunRequest(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	job, err := a.store.Job(r.Context(), run.App, run.Job)
+	job, err := a.jobOfRun(r.Context(), run)
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return response{}, err
 	}
-	if err != nil {
+	if err != nil || job.Target.Kind() == "" {
 		return response{}, input.Refuse(input.CodeStateConflict,
-			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", input.Echo(run.Job), run.ID)
+			"job %s of run %s was deleted, so its request is unknown", input.Echo(run.Job), run.ID)
 	}
 	if a.opts.Requests == nil {
 		return response{}, input.Refuse(input.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
@@ -161,6 +162,29 @@ func (a *API) getRunRequest(r *request) (response, error) {
 	shown := a.opts.Requests.Show(call, endpoint, r.Now)
 	shown.Run, shown.Revision, shown.RunRevision = run.ID, job.Revision, run.Revision
 	return response{body: shown}, nil
+}
+
+// jobOfRun returns the job of a run. A run that delivers for an alert or another job has an attached job, by their
+// current definition. Its own revision is unknown, so it gets that of the run.
+func (a *API) jobOfRun(ctx context.Context, one run.Run) (job dispatcher.Job, err error) {
+	owner, part, isAttached := strings.Cut(one.Job, ".")
+	switch {
+	case !isAttached:
+		return a.store.Job(ctx, one.App, one.Job)
+	case "."+part == dispatcher.AlertSuffix:
+		found, err := a.store.Alert(ctx, one.App, owner)
+		if err != nil {
+			return job, err
+		}
+		job = found.Attached()
+	default:
+		if job, err = a.store.Job(ctx, one.App, owner); err != nil {
+			return job, err
+		}
+		job = job.Attached(run.FollowEvent(part))
+	}
+	job.Revision = one.Revision
+	return job, nil
 }
 
 // callOfRun returns the call of the latest attempt of a run by its current job, without the values of secrets, and the

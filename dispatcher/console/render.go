@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -221,8 +222,16 @@ func freeKey(name string, taken map[string]bool) string {
 // functions are what templates can call, for the visit that the template is bound to.
 func (b *boundPage) functions() template.FuncMap {
 	return template.FuncMap{
-		"t":     func(key string, values ...any) string { return b.visit.Texts.Text(key, values...) },
-		"link":  func(segments ...any) string { return b.visit.link(kit.Words(segments)...) },
+		"t":    func(key string, values ...any) string { return b.visit.Texts.Text(key, values...) },
+		"link": func(segments ...any) string { return b.visit.link(kit.Words(segments)...) },
+		"jobLink": func(app, job string) string { // of an attached job, it leads to the alert or job that it delivers for
+			owner, isAlert := strings.CutSuffix(job, dispatcher.AlertSuffix)
+			if isAlert {
+				return b.visit.link("apps", app, "alerts", owner)
+			}
+			owner, _, _ = strings.Cut(owner, ".")
+			return b.visit.link("apps", app, "jobs", owner)
+		},
 		"query": func(to string, pairs ...any) (string, error) { return kit.AddQuery(to, pairs...) },
 		"time":  func(at any, zone ...string) template.HTML { return b.visit.TimeHTML(at, zone...) },
 		"ago":   func(at any) template.HTML { return b.visit.AgoHTML(at) },

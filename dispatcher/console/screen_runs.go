@@ -105,8 +105,8 @@ func showRun(v *visit) (content, error) {
 	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: string(run.Payload)}
 	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
 	page.zones = map[string]string{run.Trigger: page.TimeZone}
-	page.addTries(v)
 	page.Request = kit.ReadPart(v.client.RequestOfRun(v.Context(), run.ID))
+	page.addTries(v)
 	if run.Shards != nil {
 		shards := kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
 			App: run.App, Parent: run.ID, Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
@@ -139,6 +139,9 @@ func (p *runPage) addTries(v *visit) {
 	}
 	if p.Callback != nil && p.Callback.Endpoint != "" {
 		p.LogAttempt = p.Attempt
+	}
+	if p.Request.Value.Handler == "" { // only executors of groups of kind xxl_job keep logs
+		p.LogAttempt = 0
 	}
 }
 

@@ -36,7 +36,7 @@ func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Tim
 	var err error
 	switch target := call.Target; {
 	case target.Webhook != nil:
-		err = shown.webhook(i.hooks, call, now)
+		err = shown.webhook(i.hooks, call, nil, now)
 	case target.Group != nil && call.Group != nil:
 		err = shown.group(i.hooks, call, endpoint, now)
 	case target.Lambda != nil:
@@ -47,6 +47,8 @@ func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Tim
 	case target.SNS != nil:
 		shown.Topic = target.SNS.TopicARN
 		err = shown.message(call)
+	case target.Alert != nil:
+		err = shown.notification(i.hooks, call, now)
 	default:
 		err = errors.New("requests to this kind of target are not shown")
 	}
@@ -62,10 +64,35 @@ type shownRequest struct{ target.ShownRequest }
 // mask adds an entry to the list of masked parts.
 func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
 
-func (s *shownRequest) webhook(h *web.Webhooks, call target.Call, now time.Time) error {
+// notification shows what the destination of an alert gets.
+func (s *shownRequest) notification(h *web.Webhooks, call target.Call, now time.Time) error {
+	notification, err := target.ParseAlertNotification(call.Payload)
+	if err != nil {
+		return err
+	}
+	to := call.Target.Alert
+	call.Notification = &notification
+	if to.SNS != nil {
+		call.Target, s.Topic = target.Target{SNS: to.SNS.SNS()}, to.SNS.TopicARN
+		return s.message(call)
+	}
+	for name, secret := range map[string]*target.Secret{"routing_key": to.Webhook.RoutingKey, "secret_url": to.Webhook.SecretURL} {
+		if secret != nil {
+			s.mask(name)
+		}
+	}
+	call.Target = target.Target{Webhook: &to.Webhook.Webhook}
+	return s.webhook(h, call, to.Webhook.Message(notification, call.Payload, target.Mask), now)
+}
+
+// webhook shows the request to a webhook. message replaces the body; nil: the call determines it.
+func (s *shownRequest) webhook(h *web.Webhooks, call target.Call, message []byte, now time.Time) error {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return err
+	}
+	if message != nil {
+		body = message
 	}
 	r, err := h.Compose(web.Destination{URL: url}, web.Content{Webhook: call.Target.Webhook, Headers: headers, Body: body}, call, now)
 	if err != nil {
@@ -90,8 +117,8 @@ func (s *shownRequest) group(h *web.Webhooks, call target.Call, endpoint *target
 		return err
 	}
 	var token *string
-	if call.Target.Group.XXLJob != nil {
-		token = new(group.AccessTokenHeader)
+	if xxl := call.Target.Group.XXLJob; xxl != nil {
+		token, s.Handler = new(group.AccessTokenHeader), xxl.Handler
 	}
 	s.request(r, w, token)
 	return nil

@@ -64,6 +64,31 @@ func TestShownRequestIsTheSentOneWithMaskedSecrets(t *testing.T) {
 	}
 }
 
+func TestShownNotificationIsTheSentOneWithMaskedSecrets(t *testing.T) {
+	t.Parallel()
+	i := withSecrets(t, nil)
+	url, requests := recorder(t)
+	for name, change := range map[string]func(w *target.AlertWebhook){
+		"carillon": func(*target.AlertWebhook) {},
+		"slack":    func(w *target.AlertWebhook) { w.Format = target.AlertFormatSlack },
+		"pagerduty": func(w *target.AlertWebhook) {
+			w.Format, w.RoutingKey = target.AlertFormatPagerDuty, secretOf("canary")
+		},
+		"template": func(w *target.AlertWebhook) { w.Format, w.Body = target.AlertFormatTemplate, "{{.AlertJob}}" },
+	} {
+		call := alertTo(url+"/", change)
+		if o := i.Invoke(t.Context(), call); o.State != run.Succeeded {
+			t.Fatalf("%s: outcome %+v", name, o)
+		}
+		shown, sent := i.Show(call, nil, time.Now()), <-requests
+		sent.body = []byte(strings.ReplaceAll(string(sent.body), "canary", target.Mask))
+		wantSame(t, name, url, shown, sent)
+		if text, _ := json.Marshal(shown); strings.Contains(string(text), "canary") || shown.Problem != "" {
+			t.Errorf("%s: a secret or a problem is shown: %s", name, text)
+		}
+	}
+}
+
 // wantSame compares the shown request with the received one.
 func wantSame(t *testing.T, name, server string, shown target.ShownRequest, sent received) {
 	t.Helper()

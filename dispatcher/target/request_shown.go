@@ -28,6 +28,8 @@ type ShownRequest struct {
 	URL string `json:"url,omitempty"`
 	// The member of the group that the attempt went to.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Handler is the handler of an executor, for a group of kind xxl_job.
+	Handler string `json:"handler,omitempty"`
 	// In the order of their names.
 	Headers []ShownHeader `json:"headers,omitempty"`
 	// For a Lambda function: its name or ARN, how it is invoked, and the client context.

@@ -99,7 +99,20 @@ func TestStagesOfRuns(t *testing.T) {
 		"claimed before it was due": {
 			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(-1), StartedAt: at(0), EndedAt: at(1),
 				Attempts: []run.Attempt{attempt(1, 0, 1, run.Succeeded)}},
-			[]string{"claim 0s", "start 1s", "attempt 1 1s succeeded"},
+			[]string{"attempt 1 1s succeeded"},
+		},
+		"claimed before it was due, and begun late": {
+			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(-1), StartedAt: at(2), EndedAt: at(3),
+				Attempts: []run.Attempt{attempt(1, 2, 3, run.Succeeded)}},
+			[]string{"start 2s", "attempt 1 1s succeeded"},
+		},
+		"a broadcast": {
+			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(-1), StartedAt: at(1), EndedAt: at(3), Shards: &run.ShardCounts{Total: 2}},
+			[]string{"start 1s", "shards 2s succeeded"},
+		},
+		"a broadcast under way": {
+			run.Run{State: run.WaitingShards, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2), Shards: &run.ShardCounts{Total: 2}},
+			[]string{"claim 1s", "start 1s", "shards 58s waiting_shards open"},
 		},
 		"two attempts": {
 			run.Run{State: run.Failed, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21), EndedAt: at(22),

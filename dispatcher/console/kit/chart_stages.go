@@ -33,12 +33,13 @@ const (
 	stageRetry    = "retry"    // between attempts
 	stageCallback = "callback" // an attempt that the target accepted and has not ended
 	stageQueue    = "queue"    // from the scheduled time or the latest attempt until now, with no node
+	stageShards   = "shards"   // a broadcast, from its start until its last shard ended
 )
 
 // Sizes of the picture of stages.
 const (
 	stagesWidth = 960
-	leastStage  = 14 // a stage without a length is visible
+	leastStage  = 14 // a short stage is visible
 )
 
 // Stages returns the life of a run until now, in order, with places in a picture.
@@ -53,6 +54,7 @@ func Stages(run run.Run, now time.Time) []Stage {
 		at = a.EndedAt
 	}
 	found = append(found, underWay(run, at, now)...)
+	found = slices.DeleteFunc(found, func(s Stage) bool { return s.Class == "wait" && !s.Open && s.Took() == 0 })
 	whole := time.Duration(0)
 	for _, s := range found {
 		whole += s.Took()
@@ -69,23 +71,33 @@ func Stages(run run.Run, now time.Time) []Stage {
 	return found
 }
 
-// beforeAttempt returns the waits before an attempt, from the end of the stage before.
+// beforeAttempt returns the waits before an attempt, from the end of the stage before, or from the scheduled time: a
+// fire is claimed a little before it is due.
 func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []Stage {
-	latest := a.Attempt == run.Attempt && run.ClaimedAt != nil && !run.ClaimedAt.After(a.StartedAt)
-	first := a.Attempt <= 1
-	switch {
-	case latest && first:
-		return []Stage{wait(stageClaim, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
-	case latest:
-		return []Stage{wait(stageRetry, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
-	case first:
-		return []Stage{wait(stageFirst, since, a.StartedAt)}
+	before, only := stageRetry, stageRetry
+	if a.Attempt <= 1 {
+		before, only = stageClaim, stageFirst
 	}
-	return []Stage{wait(stageRetry, since, a.StartedAt)}
+	if a.Attempt != run.Attempt || run.ClaimedAt == nil || run.ClaimedAt.After(a.StartedAt) {
+		return []Stage{wait(only, since, a.StartedAt)}
+	}
+	claimed := since
+	if run.ClaimedAt.After(since) {
+		claimed = *run.ClaimedAt
+	}
+	return []Stage{wait(before, since, claimed), wait(stageStart, claimed, a.StartedAt)}
 }
 
-// underWay returns the current stages of a run that has not ended, after its finished attempts.
+// underWay returns the current stages of a run that has not ended, after its finished attempts, and all stages of a
+// broadcast, which has no attempt of its own.
 func underWay(r run.Run, since, now time.Time) []Stage {
+	if r.Shards != nil && r.StartedAt != nil {
+		spread := Stage{What: stageShards, From: *r.StartedAt, To: now, Open: r.EndedAt == nil, Class: string(r.State)}
+		if r.EndedAt != nil {
+			spread.To = *r.EndedAt
+		}
+		return append(beforeAttempt(r, run.Attempt{Attempt: r.Attempt, StartedAt: spread.From}, since), spread)
+	}
 	if slices.Contains(FinalStates(), r.State) {
 		return nil
 	}
@@ -100,13 +112,7 @@ func underWay(r run.Run, since, now time.Time) []Stage {
 	case r.State == run.Retrying && r.NextAttemptAt != nil:
 		return append(found, open(stageRetry, 0, since, *r.NextAttemptAt, "wait"))
 	case r.StartedAt != nil && !r.StartedAt.Before(since) && r.State != run.Retrying:
-		if r.ClaimedAt != nil && !r.ClaimedAt.After(*r.StartedAt) {
-			before := stageClaim
-			if len(r.Attempts) > 0 {
-				before = stageRetry
-			}
-			found = append(found, wait(before, since, *r.ClaimedAt), wait(stageStart, *r.ClaimedAt, *r.StartedAt))
-		}
+		found = append(found, beforeAttempt(r, run.Attempt{Attempt: r.Attempt, StartedAt: *r.StartedAt}, since)...)
 		what := stageAttempt
 		if r.State == run.WaitingCallback {
 			what = stageCallback
@@ -116,7 +122,7 @@ func underWay(r run.Run, since, now time.Time) []Stage {
 	return append(found, open(stageQueue, 0, since, now, "wait"))
 }
 
-// wait returns a wait. A fire is claimed a little before it is due, so the wait for its claim may have no length.
+// wait returns a wait. One without a length is not shown.
 func wait(what string, from, to time.Time) Stage {
 	if to.Before(from) {
 		to = from
