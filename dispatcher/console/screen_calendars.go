@@ -80,12 +80,9 @@ func (p *calendarPage) findExcluded(ctx context.Context, jobs []dispatcher.Job, 
 			}
 		}
 	}
-	slices.SortStableFunc(p.Excluded, func(a, b excludedFire) int { return b.At.Compare(a.At) })
-	if len(p.Excluded) > mostExcluded {
-		p.Excluded, p.Partial = p.Excluded[:mostExcluded], true
-	}
 }
 
+// addExcluded adds the fires of a trigger that the calendar excluded, and keeps the latest of all.
 func (p *calendarPage) addExcluded(budget *schedule.Budget, excludes *schedule.Calendar, job dispatcher.Job, name string) {
 	trigger := job.Triggers[name]
 	free := trigger.Schedule
@@ -94,11 +91,45 @@ func (p *calendarPage) addExcluded(budget *schedule.Budget, excludes *schedule.C
 	if err != nil {
 		return
 	}
-	fires, err := parsed.BetweenWithin(budget, p.From, p.To, mostOfTrigger)
-	p.Partial = p.Partial || err != nil || len(fires) == mostOfTrigger
-	for _, at := range fires {
-		if !excludes.Includes(at) && len(p.Excluded) < mostExcluded+mostOfTrigger {
+	p.Partial = !p.addLatest(budget, parsed, func(at time.Time) bool {
+		excluded := !excludes.Includes(at)
+		if excluded {
 			p.Excluded = append(p.Excluded, excludedFire{job.Name, name, trigger.Timezone, at, trigger.OnExcluded})
 		}
+		return excluded
+	}) || p.Partial
+	slices.SortStableFunc(p.Excluded, func(a, b excludedFire) int { return b.At.Compare(a.At) })
+	if len(p.Excluded) > mostExcluded {
+		p.Excluded, p.Partial = p.Excluded[:mostExcluded], true
 	}
+}
+
+// addLatest offers add the fires of a schedule, those of the latest time first, until it has taken mostExcluded of them.
+// It returns whether add has got all fires of the page's time. The first search is short, and further ones grow as long
+// as the fires are few, because a search that is cut off leaves out its latest fires.
+func (p *calendarPage) addLatest(budget *schedule.Budget, of *schedule.Schedule, add func(at time.Time) bool) bool {
+	checked, added := 0, 0
+	for to, span := p.To, time.Minute; to.After(p.From); {
+		from := to.Add(-span)
+		if from.Before(p.From) {
+			from = p.From
+		}
+		fires, err := of.BetweenWithin(budget, from, to, mostOfTrigger-checked)
+		if err != nil {
+			return false
+		}
+		for _, at := range fires {
+			if add(at) {
+				added++
+			}
+		}
+		if checked += len(fires); checked == mostOfTrigger || added >= mostExcluded && from.After(p.From) {
+			return false
+		}
+		if 4*len(fires) < mostOfTrigger-checked {
+			span *= 4
+		}
+		to = from
+	}
+	return true
 }
