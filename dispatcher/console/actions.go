@@ -56,9 +56,13 @@ func pauseJob(v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
+	seen, err := v.seen()
+	if err != nil {
+		return done{}, err
+	}
 	of := client.Pausable{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger")}
 	why := dispatcher.PauseRequest{Reason: strings.TrimSpace(v.PostForm.Get("reason")), Until: until}
-	if _, err := v.client.PauseJob(v.Context(), of, why, client.Condition{}); err != nil {
+	if _, err := v.client.PauseJob(v.Context(), of, why, seen); err != nil {
 		return done{}, err
 	}
 	return done{to: v.link("apps", of.App, "jobs", of.Job), notice: "job.paused", values: []any{"name", of.String()}}, nil
@@ -66,11 +70,23 @@ func pauseJob(v *visit) (done, error) {
 
 // resumeJob ends the pause of the job, or of the trigger if the path names one.
 func resumeJob(v *visit) (done, error) {
+	seen, err := v.seen()
+	if err != nil {
+		return done{}, err
+	}
 	of := client.Pausable{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger")}
-	if _, err := v.client.ResumeJob(v.Context(), of, client.Condition{}); err != nil {
+	if _, err := v.client.ResumeJob(v.Context(), of, seen); err != nil {
 		return done{}, err
 	}
 	return done{to: v.link("apps", of.App, "jobs", of.Job), notice: "job.resumed", values: []any{"name", of.String()}}, nil
+}
+
+// seen is the condition that the object of a form is as on the page with the form. So what somebody else has done in the
+// meantime is shown, not replaced.
+func (v *visit) seen() (client.Condition, error) {
+	f := v.fields()
+	revision := f.Number("revision", 0)
+	return client.Condition{Revision: int64(revision)}, f.Err()
 }
 
 // untilOf returns the time in a form: a duration from now, or a time with its zone. It is nil if the form is empty.

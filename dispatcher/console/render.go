@@ -238,6 +238,7 @@ func (b *boundPage) functions() template.FuncMap {
 		"duration": func(d any) string {
 			return b.visit.Texts.Duration(d)
 		},
+		"bytes": kit.Bytes,
 		"badge": func(state any) template.HTML { return b.visit.Badge(kit.TextOf(state)) },
 		"named": func(prefix string, value any) template.HTML { return b.visit.NamedHTML(prefix, kit.TextOf(value)) },
 		"nameText": func(prefix string, value any) string {

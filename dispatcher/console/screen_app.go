@@ -6,6 +6,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -19,6 +20,8 @@ type appPage struct {
 	Allowed    []allowedRow
 	Objectives []objectiveRow
 	More       string
+	// Health are the sections of attention with entries of the app.
+	Health kit.Part[[]attentionCount]
 }
 
 // allowedRow is a list of the bounds of an app. What and Otherwise are keys of texts; Otherwise stands for a list without entries:
@@ -66,6 +69,8 @@ func showApp(v *visit) (content, error) {
 		return content{}, err
 	}
 	page := appPage{App: app, Allowed: allowed(app.Bounds)}
+	attention, err := v.client.Attention(v.Context(), app.Name)
+	page.Health = kit.ReadPart(attentionCounts(attention), err)
 	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
 	for _, one := range objectives.Items {
 		row := objectiveRow{ObjectiveStatus: one}

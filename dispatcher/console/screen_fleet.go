@@ -312,11 +312,11 @@ func showTokenRevocation(v *visit) (content, error) {
 }
 
 func revokeToken(v *visit) (done, error) {
-	name, f := v.PathValue("token"), v.fields()
-	revision := f.Number("revision", 0)
-	if err := f.Err(); err != nil {
+	name := v.PathValue("token")
+	seen, err := v.seen()
+	if err != nil {
 		return done{}, err
 	}
-	err := v.client.DeleteToken(v.Context(), name, client.Condition{Revision: int64(revision)})
+	err = v.client.DeleteToken(v.Context(), name, seen)
 	return done{to: v.link("tokens"), notice: "tokens.notice.revoked", values: []any{"token", name}}, err
 }

@@ -29,8 +29,10 @@ type jobPage struct {
 	// Strips are those of the first triggers, or of the one in the URL. More means that there are others.
 	Strips []kit.StripChart
 	More   bool
-	Runs   kit.Part[client.List[run.Run]]
-	Health jobHealth
+	// Runs are the latest, without those of backfills, of which LeftOut says how many there are.
+	Runs    kit.Part[client.List[run.Run]]
+	LeftOut int
+	Health  jobHealth
 	// Durations and Lateness are pictures of the latest runs. Ended means that one of them is over.
 	Durations, Lateness kit.Bars
 	Ended               bool
@@ -85,6 +87,8 @@ func showJob(v *visit) (content, error) {
 	page.addTriggers(v)
 	page.addStrips(v)
 	page.Runs = kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: app, Job: name, Page: input.Page{Limit: runsOfJob}}))
+	routine := slices.DeleteFunc(slices.Clone(page.Runs.Value.Items), func(r run.Run) bool { return r.Kind == run.KindBackfill })
+	page.LeftOut, page.Runs.Value.Items = len(page.Runs.Value.Items)-len(routine), routine
 	page.addCharts(v)
 	page.Health = healthOf(page.Runs.Value.Items)
 	page.Health.Alerts = kit.ReadPart(v.client.AlertStates(v.Context(), alert.StateQuery{
@@ -183,6 +187,26 @@ func (p *jobPage) addDetails(v *visit) {
 		budget := kit.ReadPart(v.client.Objective(ctx, p.App, p.Name))
 		p.Budget = &budget
 	}
+}
+
+// burnRate is how fast the error budget is used up, looking back as far as Span, such as 1h.
+type burnRate struct {
+	Span string
+	Rate float64
+}
+
+// BurnRates returns the burn rates of the objective, that of the shortest span first.
+func (p jobPage) BurnRates() []burnRate {
+	var found []burnRate
+	for span, rate := range p.Budget.Value.BurnRates {
+		found = append(found, burnRate{span, rate})
+	}
+	length := func(b burnRate) input.Duration {
+		d, _ := input.ParseDuration(b.Span) // the API writes them
+		return d
+	}
+	slices.SortFunc(found, func(a, b burnRate) int { return cmp.Compare(length(a), length(b)) })
+	return found
 }
 
 // follows lists the jobs and targets that follow the events of a job.

@@ -80,3 +80,22 @@ func TestJobWithoutAnEndedRunShowsIt(t *testing.T) {
 		}
 	}
 }
+
+// The runs of a backfill have old scheduled times, but ended just now.
+func TestJobPageLeavesOutRunsOfBackfills(t *testing.T) {
+	t.Parallel()
+	responses := watched(1)
+	late, backfilled := failedRun("r1"), failedRun("b1")
+	backfilled.Kind, late.EndedAt = run.KindBackfill, after(7200)
+	responses["GET /v1/apps/billing/runs"] = items([]run.Run{late, backfilled}, "")
+	w, _ := newCanned(t, responses)
+	text := w.signedIn(reads()).get("apps/billing/jobs/invoices").text
+	for want, shown := range map[string]bool{
+		`data-key="b1"`: false, "1 run of a backfill is left out here.": true,
+		`<code>http_5xx</code> <time datetime="2026-03-29T02:30:00.000Z"`: true, // when it ended
+	} {
+		if strings.Contains(text, want) != shown {
+			t.Errorf("the page shows %q: %v, want %v", want, !shown, shown)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func ChartOfDays(rows []DayRow, now time.Time, days int) DayChart {
 		name := now.UTC().AddDate(0, 0, i+1-days).Format(time.DateOnly)
 		row := of[name]
 		column := dayColumn{Day: name, X: float64(i) * step, Width: step * 0.8, Total: row.Total}
-		good, off := row.Runs["succeeded"], row.Runs["cancelled"]+row.Runs["skipped"]+row.Runs["superseded"]
+		good, off := row.counts()
 		column.Bad = row.Total - good - off
 		at := float64(chartHeight)
 		for _, one := range []struct {
@@ -159,6 +159,20 @@ func ChartOfDays(rows []DayRow, now time.Time, days int) DayChart {
 type DayRow struct {
 	view.DayStatistics
 	Total int64
+}
+
+// counts returns how many runs succeeded, and how many neither succeeded nor failed.
+func (r DayRow) counts() (good, off int64) {
+	return r.Runs["succeeded"], r.Runs["cancelled"] + r.Runs["skipped"] + r.Runs["superseded"]
+}
+
+// Rate is the share of runs that succeeded, of those that succeeded or failed. It is rounded down, so that 100 % means all.
+func (r DayRow) Rate() string {
+	good, off := r.counts()
+	if r.Total == off {
+		return "–"
+	}
+	return strconv.FormatFloat(float64(1000*good/(r.Total-off))/10, 'f', 1, 64) + " %"
 }
 
 // Progress is a bar of several parts, as a drawing. A table shows the same values.

@@ -173,6 +173,15 @@ func (t *Texts) Duration(of any) string {
 	return sign + strings.Join(parts, " ")
 }
 
+// Bytes writes a number of bytes with the largest unit of which there is one.
+func Bytes(n int64) string {
+	units, value := []string{"B", "KiB", "MiB", "GiB", "TiB"}, float64(n)
+	for value >= 1024 && len(units) > 1 {
+		units, value = units[1:], value/1024
+	}
+	return strconv.FormatFloat(math.Round(value*10)/10, 'f', -1, 64) + "\u00a0" + units[0]
+}
+
 // rough writes a length of time with its largest unit.
 func (t *Texts) rough(d time.Duration) string {
 	if d < time.Second {
