@@ -17,7 +17,36 @@ type Rollback struct {
 	Reason string `json:"reason"`
 	// Choice is the operator's choice; empty if there is none yet.
 	Choice RollbackChoice `json:"choice,omitempty"`
+	// Effect is what the choice decides about, as of now. It is set when the rollback is read before a choice.
+	Effect *RollbackEffect `json:"effect,omitempty"`
 }
+
+// RollbackEffect is what the choice about a rollback decides about.
+type RollbackEffect struct {
+	// LatestRunAt is the scheduled time of the latest run that the restored database has: it lost what was committed
+	// after about that time. Nil if it has no run.
+	LatestRunAt *time.Time `json:"latest_run_at,omitempty"`
+	// Apps are the apps with due fires or live runs, by their names.
+	Apps []RollbackApp `json:"apps"`
+	// More means that there are further ones: only the first MostRollbackCounted triggers and live runs are counted.
+	More bool `json:"more,omitempty"`
+}
+
+// RollbackApp is the part of a RollbackEffect that concerns one app.
+type RollbackApp struct {
+	App string `json:"app" schema:"Name"`
+	// Triggers is how many triggers have due fires, and Fires how many these are. RollbackSkip skips them all. With
+	// RollbackReplay they run, or are misfires by the policy of their trigger.
+	Triggers int `json:"triggers"`
+	// How many fires are due.
+	Fires int `json:"fires"`
+	// Runs is how many runs were live when the rollback was detected. RollbackSkip ends them as lost, and with
+	// RollbackReplay they are attempted again.
+	Runs int `json:"runs"`
+}
+
+// MostRollbackCounted is how many triggers, and how many runs, a RollbackEffect counts.
+const MostRollbackCounted = 2000
 
 // RollbackChoice decides about fires that are due once more after a rollback.
 type RollbackChoice string
@@ -46,6 +75,9 @@ type RollbackSkipped struct {
 type Rollbacks interface {
 	// Rollback returns the unresolved rollback, or nil.
 	Rollback(ctx context.Context) (*Rollback, error)
+	// RollbackEffect returns what the choice about the unresolved rollback decides about at now; the zero value if there
+	// is no rollback.
+	RollbackEffect(ctx context.Context, now time.Time) (RollbackEffect, error)
 	// DeclareRollback declares that the database lost commits. It pauses all active nodes, and nodes
 	// that register later.
 	DeclareRollback(ctx context.Context, reason string, change input.Change) (Rollback, error)

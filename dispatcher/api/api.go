@@ -225,6 +225,7 @@ type Store interface {
 
 	// Of dispatcher.Rollbacks:
 	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
+	RollbackEffect(ctx context.Context, now time.Time) (dispatcher.RollbackEffect, error)
 	ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change input.Change) (
 		dispatcher.Rollback, error)
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"errors"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -33,11 +34,15 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 
 // getRollback gets the rollback of the database that waits for a decision; 404 if none does. A rollback means that the
 // database lost commits, as after a restore from a backup or a failover to a replica that lagged. Nodes that detect it
-// pause themselves. You cannot resume them one by one.
+// pause themselves. You cannot resume them one by one. The effect shows how many fires and runs the decision is about.
 func (a *API) getRollback(r *request) (response, error) {
 	rollback, err := a.store.Rollback(r.Context())
 	if err == nil && rollback == nil {
 		err = dispatcher.NotFound("rollback", "of this database")
+	}
+	if err == nil && rollback.Choice == "" {
+		effect, counted := a.store.RollbackEffect(r.Context(), time.Time{})
+		rollback.Effect, err = &effect, counted
 	}
 	return response{body: rollback}, err
 }

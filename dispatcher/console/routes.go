@@ -174,8 +174,8 @@ func screens() []screen {
 		{name: "confirm", path: "tokens/{token}/rotate", needs: adminScope, allApps: true, show: showTokenRotation},
 		{name: "confirm", path: "tokens/{token}/revoke", needs: adminScope, allApps: true, show: showTokenRevocation},
 		{name: "rollback", path: "rollback", needs: readScope, allApps: true, menu: 100, show: showRollback},
-		{name: "confirm", path: "rollback/skip", needs: adminScope, allApps: true, show: showRollbackChoice("rollback_skip")},
-		{name: "confirm", path: "rollback/replay", needs: adminScope, allApps: true, show: showRollbackChoice("rollback_replay")},
+		{name: "confirm", path: "rollback/skip", needs: adminScope, allApps: true, show: showRollbackChoice(dispatcher.RollbackSkip)},
+		{name: "confirm", path: "rollback/replay", needs: adminScope, allApps: true, show: showRollbackChoice(dispatcher.RollbackReplay)},
 	}
 }
 

@@ -106,17 +106,45 @@ func showRollback(v *visit) (content, error) {
 	return content{Data: rollbackPage{&found}, Refresh: true}, err
 }
 
+// Fires and Runs are how many the choice decides about, with a plus if there are more.
+func (p rollbackPage) Fires() string {
+	return p.sum(func(of dispatcher.RollbackApp) int { return of.Fires })
+}
+
+// Runs is how many live runs; see Fires.
+func (p rollbackPage) Runs() string {
+	return p.sum(func(of dispatcher.RollbackApp) int { return of.Runs })
+}
+
+func (p rollbackPage) sum(of func(dispatcher.RollbackApp) int) string {
+	if p.Effect == nil {
+		return "–"
+	}
+	total := 0
+	for _, app := range p.Effect.Apps {
+		total += of(app)
+	}
+	text := kit.GroupDigits(int64(total))
+	if p.Effect.More {
+		text += "+"
+	}
+	return text
+}
+
 // showRollbackChoice returns the page that asks before a rollback is resolved.
-func showRollbackChoice(name string) func(*visit) (content, error) {
+func showRollbackChoice(choice dispatcher.RollbackChoice) func(*visit) (content, error) {
 	return func(v *visit) (content, error) {
 		found, err := v.client.Rollback(v.Context())
 		if err != nil {
 			return content{}, err
 		}
-		return v.confirm(name, confirmPage{
-			Facts: []fact{v.fact("rollback.at", v.TimeHTML(found.At)), v.fact("rollback.reason", found.Reason)}, Harm: true,
-			Back: v.link("rollback"),
-		}), nil
+		page := rollbackPage{&found}
+		facts := []fact{v.fact("rollback.at", v.TimeHTML(found.At)), v.fact("rollback.reason", found.Reason)}
+		if found.Effect != nil {
+			facts = append(facts, v.fact("rollback.latest", v.TimeHTML(found.Effect.LatestRunAt)),
+				v.fact("rollback.fires", page.Fires()), v.fact("rollback.runs", page.Runs()))
+		}
+		return v.confirm("rollback_"+string(choice), confirmPage{Facts: facts, Harm: true, Back: v.link("rollback")}), nil
 	}
 }
 

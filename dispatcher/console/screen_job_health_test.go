@@ -3,9 +3,12 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -78,6 +81,23 @@ func TestJobWithoutAnEndedRunShowsIt(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q:\n%s", want, text)
 		}
+	}
+}
+
+func TestBurnRatesAreInTheOrderOfTheirSpans(t *testing.T) {
+	t.Parallel()
+	responses := watched(1)
+	responses["GET /v1/apps/billing/jobs/invoices/objective"] = dispatcher.ObjectiveStatus{
+		App: "billing", Job: "invoices", BurnRates: map[string]float64{"1h": 1, "30m": 2, "3d": 3, "5m": 4, "6h": 5},
+	}
+	w, _ := newCanned(t, responses)
+	text := w.signedIn(reads()).get("apps/billing/jobs/invoices").text
+	var got []string
+	for _, span := range regexp.MustCompile(`class="label">(\w+): \d<`).FindAllStringSubmatch(text, -1) {
+		got = append(got, span[1])
+	}
+	if want := []string{"5m", "30m", "1h", "6h", "3d"}; !slices.Equal(got, want) {
+		t.Errorf("the spans are %q, want %q", got, want)
 	}
 }
 

@@ -261,7 +261,7 @@ func watched(n int) map[string]any {
 		"GET /v1/apps/billing/jobs/invoices/state": run.CarriedState{State: json.RawMessage(exactNumber), Revision: 7,
 			UpdatedAt: &fixedAt, SetBy: hostile},
 		"GET /v1/apps/billing/jobs/invoices/objective": dispatcher.ObjectiveStatus{App: "billing", Job: "invoices",
-			Objective: dispatcher.Objective{Of: "99.9%"}, Attained: &attained, BurnRates: map[string]float64{"1h": 14.4, "30m": 2, "3d": 1, "5m": 3, "6h": 4}},
+			Objective: dispatcher.Objective{Of: "99.9%"}, Attained: &attained, BurnRates: map[string]float64{"1h": 14.4}},
 		"GET /v1/apps/billing/jobs/invoices/triggers/nightly/explain": explanationOf(n),
 		"POST /v1/schedules/preview":                                  previewOf(n),
 	}

@@ -28,7 +28,7 @@ import (
 // mostQueries are the maximum queries of pages on both databases, for any user and any amount of data. The runs of an
 // app are searched further and further back, at most seven times. A page that finds nothing takes fewer.
 var mostQueries = map[string]int{
-	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 27, "attention of an app": 33, "audit log": 3,
+	"alert": 9, "alerts": 9, "app": 36, "apps": 3, "attention": 27, "attention of an app": 33, "audit log": 3,
 	"audit log of an actor": 3, "audit log of an app": 3, "backfills": 4, "bulk actions": 4, "calendar": 9,
 	"calendars": 4, "count of a backfill": 11, "count of a bulk action": 11, "count of cancellations": 10,
 	"count of retries": 19, "dead letters": 16, "explain": 14, "groups": 4, "job": 23, "jobs": 8, "jobs by host": 9,

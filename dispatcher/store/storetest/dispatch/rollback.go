@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -119,6 +121,13 @@ func testSkip(t *testing.T, f *wing) {
 	}
 	later, err := f.RequestRun(ctx, "shop", "due", nil, fixture.At(noticed.Add(time.Minute)))
 	f.Must(err)
+	effect, err := f.RollbackEffect(ctx, chosen)
+	f.Must(err)
+	// Fires: 10 minutes of two jobs, 9 of the one with a claimed fire, and one of a fixed delay.
+	want := dispatcher.RollbackEffect{Apps: []dispatcher.RollbackApp{{App: "shop", Triggers: 4, Fires: 30, Runs: 2}}}
+	if diff := cmp.Diff(want, effect); diff != "" {
+		t.Errorf("before the choice, its effect is (-want +got):\n%s", diff)
+	}
 	f.Must(f.ResolveRollback(ctx, dispatcher.RollbackSkip, fixture.At(chosen)))
 	total := dispatcher.RollbackSkipped{}
 	// A page after the last one starts again from the beginning: changes may have left further due fires.
