@@ -30,8 +30,10 @@ type Facts struct {
 	Watched bool
 	// ChangedAt is the latest change of the job, its app and the alert.
 	ChangedAt time.Time
-	// LastSuccess is when the last run succeeded; zero if none did recently.
+	// LastSuccess is when the last run succeeded; zero if none did recently or, for no_success, within the kept history.
 	LastSuccess time.Time
+	// DeclaredAt is when the job was declared; zero if older runs are not known.
+	DeclaredAt time.Time
 	// Oldest is the run with the longest attempt under way, since OldestSince; zero if there is none.
 	Oldest      run.Key
 	OldestSince time.Time
@@ -52,9 +54,12 @@ const (
 
 // After applies the end of a run, or missed fires. The caller leaves out runs of backfills.
 func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []Made) {
-	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, Class: end.Class, Error: end.Error, ScheduledAt: end.ScheduledAt}
+	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, ScheduledAt: end.ScheduledAt}
 	if end.Missed == 0 {
 		seen.Run = end.Key.String()
+	}
+	if t.Condition == target.AlertFailure || end.Missed > 0 { // an error says nothing about another condition
+		seen.Class, seen.Error = end.Class, end.Error
 	}
 	failed := end.State == run.Failed || end.State == run.TimedOut || end.State == run.Lost
 	relevant := false
@@ -178,7 +183,18 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 		return t, nil
 	}
 	t.MeasuredFrom, t.LookAt = from, now.Add(lookLater)
-	return t, &Observation{Met: 1, At: from.Add(most), LateBy: now.Sub(from)}
+	return t, &Observation{Met: 1, At: from.Add(most), LateBy: now.Sub(from), Error: facts.sinceSuccess()}
+}
+
+// sinceSuccess describes since when no run succeeded, after the name of the job.
+func (f Facts) sinceSuccess() string {
+	switch {
+	case !f.LastSuccess.IsZero():
+		return "has not succeeded since " + input.FormatInstant(f.LastSuccess)
+	case !f.DeclaredAt.IsZero():
+		return "has never succeeded since it was declared at " + input.FormatInstant(f.DeclaredAt)
+	}
+	return "has not succeeded in any run that is known"
 }
 
 func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {

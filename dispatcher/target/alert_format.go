@@ -77,7 +77,7 @@ func (n AlertNotification) firing() string {
 	case AlertOverrun:
 		return "runs too long" + by(n.LateBy)
 	case AlertNoSuccess:
-		return "has not succeeded since " + input.FormatInstant(n.Since)
+		return n.Error
 	case AlertObjective:
 		return "spends the error budget of its objective too fast"
 	}
@@ -205,12 +205,13 @@ func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) 
 	return body
 }
 
-// summary is the title and, if there is one, the error.
+// summary is the title and, if the title does not have it, the error.
 func (n AlertNotification) summary() string {
-	if n.Error == "" {
-		return n.Title()
+	title := n.Title()
+	if n.Error == "" || strings.HasSuffix(title, n.Error) {
+		return title
 	}
-	return n.Title() + ": " + n.Error
+	return title + ": " + n.Error
 }
 
 // Bounds of a message to Slack. Slack allows 3,000 characters in a section, 2,000 in a field of one, and some 13,000 in all

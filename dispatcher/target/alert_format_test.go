@@ -38,7 +38,7 @@ func TestTitlesOfNotifications(t *testing.T) {
 		"Job payments/settle runs too long":    func(n *AlertNotification) { n.Condition = AlertOverrun },
 		"Test of alert payments/on-call":       func(n *AlertNotification) { n.Transition = AlertTest },
 		"Job payments/settle has not succeeded since 2026-03-01T02:01:00.000Z": func(n *AlertNotification) {
-			n.Condition = AlertNoSuccess
+			n.Condition, n.Error = AlertNoSuccess, "has not succeeded since 2026-03-01T02:01:00.000Z"
 		},
 		"Alert on-call of job payments/settle (failure) was acknowledged by ann  b": func(n *AlertNotification) {
 			n.Transition, n.By = AlertAcknowledged, "ann\r\nb"

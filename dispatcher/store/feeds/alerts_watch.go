@@ -147,8 +147,8 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 	j.Set(id, alert, job, looked, made)
 }
 
-// factsWithin is how many of the latest runs of a job are searched for a success. If none of so many succeeded, the
-// last success is too long ago to matter.
+// factsWithin is how many of the latest runs of a job are searched for a success. If none of so many succeeded, it is
+// not known whether an earlier one did.
 const factsWithin = `20000`
 
 // factsOf reads the facts about the jobs of tracks.
@@ -161,11 +161,13 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 			continue
 		}
 		switch alert := j.Alerts[track.AlertID]; {
-		case alert == nil:
+		case alert == nil || j.Jobs[track.JobID] == nil:
 		case track.Condition == target.AlertOverrun:
 			running = append(running, track.JobID)
 		case track.Condition == target.AlertObjective:
 			burning = append(burning, track.JobID)
+		case track.Condition == target.AlertNoSuccess && !track.Firing: // its text names the last success, however old
+			successes, since = append(successes, track.JobID), append(since, 0)
 		case track.Condition == target.AlertNoSuccess:
 			successes, since = append(successes, track.JobID), append(since, track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli())
 		case track.Condition == target.AlertFailure:
@@ -200,18 +202,24 @@ const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM
 
 func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs, since []int64) error {
 	// From $1 on: id, since
-	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, (SELECT r.ended_at
+	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, COALESCE((SELECT r.ended_at
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
 				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
-			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`
+			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1),
+			(SELECT 0 FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
+				ORDER BY r.scheduled_at DESC LIMIT 1 OFFSET ` + factsWithin + `)) FROM b`
 	return db.EachRow(ctx, j, func(row db.Scanner) error {
 		var job int64
-		var ended *time.Time
-		err := row.Scan(&job, db.OptionalColumn(&ended))
-		if one := facts[job]; ended != nil && ended.After(one.LastSuccess) {
-			one.LastSuccess = *ended
-			facts[job] = one
+		var ended *int64 // 0: there are more runs than are searched
+		err := row.Scan(&job, &ended)
+		one := facts[job]
+		switch {
+		case ended == nil:
+			one.DeclaredAt = db.Zeroable(j.Jobs[job].DeclaredAt)
+		case *ended > 0:
+			one.LastSuccess = input.Later(one.LastSuccess, db.Instant(*ended))
 		}
+		facts[job] = one
 		return err
 	}, read, j.Batch(jobs, since)...)
 }

@@ -279,10 +279,11 @@ func testAlertLate(_ *testing.T, f *wing) {
 	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.DeclareAlert(a, fixture.T0)
 	first := f.FireOf("sync")
-	f.RecordFollowed(first, fixture.Ended(run.Succeeded, first.ScheduledAt.Add(time.Minute)))
+	f.RecordFollowed(first, fixture.Ended(run.Failed, first.ScheduledAt.Add(time.Minute)))
 	f.FollowAll(first.ScheduledAt.Add(2 * time.Minute))
 	f.Expect("what is told of a run that began late", f.told("night"), "sync late firing")
 	f.Expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
+	f.Expect("what is told of its failure, which is another condition", f.notifications("night")[0].Error, "")
 	next := f.Ends("sync", run.Succeeded)
 	f.Expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
 	f.Expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
@@ -347,6 +348,10 @@ func testAlertNoSuccess(_ *testing.T, f *wing) {
 	f.Expect("notifications later", f.watch(last.Add(30*time.Minute)), 0)
 	n := f.notifications("night")[0]
 	f.Expect("since when", n.Since, last.Add(10*time.Minute))
+	f.Expect("what is said", n.Title(), "Job shop/sync has not succeeded since 2026-05-01T10:06:01.000Z")
+	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Firing: true, Now: last, Page: input.Page{Limit: 9}})
+	f.Must(err)
+	f.Expect("what attention says", states[0].Error, "has not succeeded since 2026-05-01T10:06:01.000Z")
 	f.Ends("sync", run.Succeeded)
 	f.Expect("what is told", f.told("night"), "sync no_success firing, sync no_success resolved")
 	f.Expect("what holds", f.firing(), "")
@@ -366,6 +371,8 @@ func testAlertNoSuccessOfPaused(_ *testing.T, f *wing) {
 	f.Must(err)
 	f.Expect("notifications soon after", f.watch(fixture.T0.Add(70*time.Minute-time.Second)), 0)
 	f.Expect("notifications in time", f.watch(fixture.T0.Add(81*time.Minute)), 1)
+	f.Expect("what is said", f.notifications("night")[0].Title(), "Job shop/sync has never succeeded since it was declared at "+
+		input.FormatInstant(fixture.T0))
 }
 
 func testAlertTest(t *testing.T, f *wing) {
