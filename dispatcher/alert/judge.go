@@ -34,6 +34,9 @@ type Facts struct {
 	LastSuccess time.Time
 	// DeclaredAt is when the job was declared; zero if older runs are not known.
 	DeclaredAt time.Time
+	// Late is the earliest fire that has not begun, and LateSince is since when it could begin; zero if there is none.
+	Late      run.Key
+	LateSince time.Time
 	// Oldest is the run with the longest attempt under way, since OldestSince; zero if there is none.
 	Oldest      run.Key
 	OldestSince time.Time
@@ -71,6 +74,12 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 		relevant = end.Missed > 0 || end.Kind == run.KindSchedule
 		seen.Met = end.Missed
 	case target.AlertLate:
+		if t.Waits { // another fire that begins in time does not end it
+			if seen.Run == t.Run {
+				t.LookAt = now
+			}
+			return t, nil
+		}
 		relevant = end.Missed == 0 && end.Kind == run.KindSchedule && !end.StartedAt.IsZero()
 		if seen.LateBy = end.StartedAt.Sub(input.Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
 			seen.LateBy = 0
@@ -139,6 +148,8 @@ func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, 
 		t, seen = t.lookForRecovery(facts, now)
 	case target.AlertNoSuccess:
 		t, seen = t.lookForSuccess(alert.NoSuccessFor.Std(), facts, now)
+	case target.AlertLate:
+		t, seen = t.lookForLate(alert.LateAfter.Std(), facts, now)
 	case target.AlertOverrun:
 		t, seen = t.lookForOverrun(alert.OverrunAfter.Std(), facts, now)
 	case target.AlertObjective:
@@ -195,6 +206,24 @@ func (f Facts) sinceSuccess() string {
 		return "has never succeeded since it was declared at " + input.FormatInstant(f.DeclaredAt)
 	}
 	return "has not succeeded in any run that is known"
+}
+
+// lookForLate fires because a fire has not begun, and ends once all late ones have begun or were given up.
+func (t Track) lookForLate(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
+	waited, by := t.Waits, now.Sub(facts.LateSince)
+	if t.Waits = !facts.LateSince.IsZero() && by > most; !t.Waits {
+		t.LookAt = time.Time{}
+		if waited && t.Firing {
+			return t, &Observation{At: now, Run: t.Run}
+		}
+		return t, nil
+	}
+	t.LookAt = now.Add(lookSoon)
+	if t.Firing {
+		t.Run = facts.Late.String()
+		return t, nil
+	}
+	return t, &Observation{Met: 1, At: facts.LateSince.Add(most), Run: facts.Late.String(), ScheduledAt: facts.Late.ScheduledAt, LateBy: by}
 }
 
 func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {

@@ -3,6 +3,7 @@ package alert
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -33,6 +34,10 @@ type Track struct {
 	MeasuredFrom time.Time `json:"measured_from,omitzero"`
 	// LookAt is when to check the condition itself, apart from mutes and acknowledgements; zero means never.
 	LookAt time.Time `json:"look_at,omitzero"`
+	// Waits is true while a late fire has not begun; only for late.
+	Waits bool `json:"waits,omitempty"`
+	// Kept is why the latest transition was not notified; empty if it was.
+	Kept Kept `json:"kept,omitempty"`
 }
 
 // Rule has the values of an alert that decide about a condition.
@@ -42,11 +47,20 @@ type Rule struct {
 	// Muted is true if the alert is muted until MutedUntil.
 	Muted      bool
 	MutedUntil time.Time
+	// Least is the least time from the notification of an end to that of a new beginning.
+	Least time.Duration
 }
+
+// leastTime keeps a condition of time that comes and goes from opening an incident each time. A failure and a missed fire
+// are events of their own, and Failures.After bounds how often they are notified.
+const leastTime = 5 * time.Minute
 
 // RuleOf returns the rule of a condition, and whether the alert has the condition.
 func (a Alert) RuleOf(condition target.AlertCondition, now time.Time) (rule Rule, has bool) {
 	rule = Rule{After: 1, Recovery: a.Recovery}
+	if condition != target.AlertFailure && condition != target.AlertMissed {
+		rule.Least = leastTime
+	}
 	rule.MutedUntil, rule.Muted = a.MutedUntil(now)
 	switch condition {
 	case target.AlertFailure:
@@ -148,20 +162,30 @@ func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 		return t.made(rule, Made{Transition: target.AlertStillFiring, Reason: acknowledgementEnded}, now)
 	}
 	switch {
-	case rule.Muted:
+	case rule.Muted || t.releasedAt(rule).After(input.Later(now, t.ChangedAt)):
 	case t.Firing && !t.Open:
-		return t.made(rule, Made{Transition: target.AlertFiring, Reason: muteEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertFiring, Reason: releases[t.Kept]}, now)
 	case !t.Firing && t.Open:
-		return t.made(rule, Made{Transition: target.AlertResolved, Reason: muteEnded}, now)
+		return t.made(rule, Made{Transition: target.AlertResolved, Reason: releases[t.Kept]}, now)
 	}
 	return t, nil
 }
 
 // Reasons of transitions that were not caused by a run.
-const (
-	muteEnded            = "the mute of the alert ended"
-	acknowledgementEnded = "its acknowledgement ended"
-)
+const acknowledgementEnded = "its acknowledgement ended"
+
+var releases = map[Kept]string{KeptMuted: "the mute of the alert ended", KeptTooSoon: "it holds again, and did not end within five minutes"}
+
+// releasedAt returns when a notification that is held back may be sent; zero means now.
+func (t Track) releasedAt(rule Rule) (at time.Time) {
+	if rule.Muted {
+		at = rule.MutedUntil
+	}
+	if t.Firing && t.Told == target.AlertResolved {
+		at = input.Later(at, t.ToldAt.Add(rule.Least))
+	}
+	return at
+}
 
 // acknowledgementEnded reports whether the time of an acknowledgement has passed. Then the condition is notified
 // again.
@@ -188,6 +212,7 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 		m.Count = t.Count
 	}
 	m.Kept = t.keeps(rule, m.Transition)
+	t.Kept = m.Kept
 	switch {
 	case m.Kept == KeptRecovery:
 		t.Open = false // no notification of its end is due
@@ -207,6 +232,8 @@ func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 		return KeptRecovery
 	case rule.Muted:
 		return KeptMuted
+	case transition == target.AlertFiring && t.releasedAt(rule).After(t.ChangedAt):
+		return KeptTooSoon
 	case transition == target.AlertStillFiring && t.Acknowledged != nil:
 		return KeptAcknowledged
 	}
@@ -225,7 +252,7 @@ func (t Track) Overtakes(n target.AlertNotification) bool {
 // Armed reports whether the end of any run of the job may change the track.
 func (t Track) Armed() bool { return t.Firing || t.Count > 0 }
 
-// KeptBack reports whether a mute holds a notification back.
+// KeptBack reports whether a notification is held back.
 func (t Track) KeptBack() bool { return t.Firing != t.Open }
 
 // Idle reports whether the condition has no state.
@@ -233,8 +260,8 @@ func (t Track) Idle() bool {
 	return !t.Firing && !t.Open && t.Count == 0 && t.MeasuredFrom.IsZero()
 }
 
-// CheckAt returns when time alone may change the track: when a mute or an acknowledgement that holds a notification
-// back ends, or when the condition is to be checked; zero means never.
+// CheckAt returns when time alone may change the track: when a notification that is held back may be sent, when an
+// acknowledgement ends, or when the condition is to be checked; zero means never.
 func (t Track) CheckAt(rule Rule) (at time.Time) {
 	earliest := func(other time.Time) {
 		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
@@ -242,8 +269,8 @@ func (t Track) CheckAt(rule Rule) (at time.Time) {
 		}
 	}
 	earliest(t.LookAt)
-	if rule.Muted && t.KeptBack() {
-		earliest(rule.MutedUntil)
+	if t.KeptBack() {
+		earliest(t.releasedAt(rule))
 	}
 	if t.Acknowledged != nil && t.Acknowledged.Until != nil {
 		earliest(*t.Acknowledged.Until)

@@ -70,6 +70,12 @@ func TestTransitionsOfAlerts(t *testing.T) {
 			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "wait"},
 			{do: "succeed", want: []string{"resolved"}},
 		}},
+		"a condition that begins again soon is notified only if it does not end": {Rule{After: 1, Recovery: true, Least: time.Hour}, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "succeed", want: []string{"resolved"}},
+			{do: "fail", want: []string{"[firing too_soon]"}}, {do: "succeed", want: []string{"[resolved not_told]"}},
+			{do: "fail", want: []string{"[firing too_soon]"}}, {do: "check"}, {do: "wait"}, {do: "check", want: []string{"firing"}},
+			{do: "succeed", want: []string{"resolved"}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

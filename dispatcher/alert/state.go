@@ -125,4 +125,5 @@ const (
 	KeptAcknowledged Kept = "acknowledged" // a person knows already
 	KeptRecovery     Kept = "recovery"     // the alert does not notify recoveries
 	KeptUntold       Kept = "not_told"     // the condition ended before it was notified
+	KeptTooSoon      Kept = "too_soon"     // its end was notified in the last minutes; it is notified if it still holds then
 )

@@ -92,7 +92,7 @@ func (n AlertNotification) resolved() string {
 	case AlertMissed:
 		return "misses no fire any more"
 	case AlertLate:
-		return "is on time again"
+		return "is no longer late"
 	case AlertOverrun:
 		return "no longer runs too long"
 	case AlertObjective:

@@ -34,9 +34,9 @@ func TestTitlesOfNotifications(t *testing.T) {
 		"Job payments/settle is late by 1m30s": func(n *AlertNotification) {
 			n.Condition, n.LateBy = AlertLate, input.Duration(90*time.Second)
 		},
-		"Job payments/settle is on time again": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
-		"Job payments/settle runs too long":    func(n *AlertNotification) { n.Condition = AlertOverrun },
-		"Test of alert payments/on-call":       func(n *AlertNotification) { n.Transition = AlertTest },
+		"Job payments/settle is no longer late": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
+		"Job payments/settle runs too long":     func(n *AlertNotification) { n.Condition = AlertOverrun },
+		"Test of alert payments/on-call":        func(n *AlertNotification) { n.Transition = AlertTest },
 		"Job payments/settle has not succeeded since 2026-03-01T02:01:00.000Z": func(n *AlertNotification) {
 			n.Condition, n.Error = AlertNoSuccess, "has not succeeded since 2026-03-01T02:01:00.000Z"
 		},

@@ -28,8 +28,10 @@ func alertTests() tests {
 		"an alert applies to the jobs that it selects":                          testAlertSelection,
 		"jobs of a large app follow a change of alerts in portions":             testAlertSweep,
 		"missed fires and their end are notified":                               testAlertMissed,
-		"late fires are notified, ended or not begun":                           testAlertLate,
+		"runs that began late are notified":                                     testAlertLate,
+		"fires that have not begun in time are notified":                        testAlertLateNotBegun,
 		"fires that a pause has held are not notified as late":                  testAlertLateAfterPause,
+		"a late fire is told until it begins or is given up":                    testAlertLateUntilItBegins,
 		"runs that wait for a slot are notified as late":                        testAlertLateInQueue,
 		"runs that wait for their host are notified as late":                    testAlertLateForHost,
 		"runs that take too long are notified":                                  testAlertOverrun,
@@ -275,21 +277,29 @@ func testAlertMissed(_ *testing.T, f *wing) {
 
 func testAlertLate(_ *testing.T, f *wing) {
 	f.Watched("sync", nil)
-	a := fixture.Pager("night")
-	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
-	f.DeclareAlert(a, fixture.T0)
+	f.lateAlert()
 	first := f.FireOf("sync")
 	f.RecordFollowed(first, fixture.Ended(run.Failed, first.ScheduledAt.Add(time.Minute)))
 	f.FollowAll(first.ScheduledAt.Add(2 * time.Minute))
 	f.Expect("what is told of a run that began late", f.told("night"), "sync late firing")
 	f.Expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
 	f.Expect("what is told of its failure, which is another condition", f.notifications("night")[0].Error, "")
-	next := f.Ends("sync", run.Succeeded)
+	f.Ends("sync", run.Succeeded)
 	f.Expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
-	f.Expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
-	f.Expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
-	f.Expect("notifications while it is", f.watch(next.ScheduledAt.Add(time.Minute+20*time.Second)), 0)
-	f.Expect("how late it is", f.notifications("night")[2].LateBy, input.Duration(11*time.Second))
+}
+
+func testAlertLateNotBegun(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.lateAlert()
+	due := fixture.T0.Add(time.Minute)
+	f.Expect("notifications before the fire is late", f.watch(due.Add(10*time.Second)), 0)
+	f.Expect("notifications when it is", f.watch(due.Add(11*time.Second)), 1)
+	f.Expect("notifications while it is", f.watch(due.Add(20*time.Second)), 0)
+	f.Expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
+	f.RecordFollowed(f.FireOf("sync"), fixture.Ended(run.Succeeded, due.Add(25*time.Second)))
+	f.FollowAll(due.Add(26 * time.Second))
+	f.Expect("notifications once it has begun", f.watch(due.Add(30*time.Second)), 1)
+	f.Expect("what is told", f.told("night"), "sync late firing, sync late resolved")
 }
 
 // Fires that a pause of the job or of its app has held are not notified as late, until they are late again afterwards.

@@ -246,6 +246,26 @@ func testAlertLateInQueue(_ *testing.T, f *wing) {
 	f.Expect("how late it is", n.LateBy, input.Duration(11*time.Second))
 }
 
+// A later fire that begins in time does not end the alert of a run that still waits.
+func testAlertLateUntilItBegins(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.lateAlert()
+	waits := f.FireOf("sync")
+	f.Waits(waits, fixture.WaitOf("sync", "down.example.com"))
+	at := waits.ScheduledAt
+	f.Expect("notifications once it is late", f.watch(at.Add(11*time.Second)), 1)
+	f.Ends("sync", run.Succeeded, run.Succeeded)
+	f.Expect("notifications once later fires began in time", f.watch(at.Add(2*time.Minute)), 0)
+	f.Must(f.CancelRun(f.Context(), waits.String(), fixture.At(at.Add(2*time.Minute))))
+	f.Expect("notifications once it was given up", f.watch(at.Add(3*time.Minute)), 1)
+	f.Expect("what is told", f.told("night"), "sync late firing, sync late resolved")
+	next := f.FireOf("sync")
+	f.Waits(next, fixture.WaitOf("sync", "down.example.com"))
+	f.Expect("notifications of one that is late soon after", f.watch(at.Add(4*time.Minute)), 0)
+	f.Expect("events", f.alertEvents(), "sync late firing, sync late resolved, [sync late firing too_soon]")
+	f.Expect("notifications while it waits for minutes", f.watch(at.Add(8*time.Minute)), 1)
+}
+
 // More jobs than a page wait for their host; those held by a pause are not notified.
 func testAlertLateForHost(_ *testing.T, f *wing) {
 	jobs := []string{"a", "b", "c", "d", "e"}
