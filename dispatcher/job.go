@@ -31,6 +31,9 @@ type Job struct {
 type JobSpec struct {
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description" schema:"max=1024"`
+	// RunbookURL is the http or https URL of the page that says what to do when the job fails, of at most 1024 characters;
+	// notifications of alerts link to it. Empty: none.
+	RunbookURL string `json:"runbook_url,omitempty" schema:"max=1024"`
 	// Enabled is whether the triggers of the job fire. Scheduled times of a disabled trigger are not missed: once
 	// enabled again, it starts with its next scheduled time.
 	Enabled bool `json:"enabled"`
@@ -186,6 +189,7 @@ func (j Job) Validate() error {
 	var problems input.Problems
 	input.CheckName(&problems, "/name", j.Name)
 	input.CheckText(&problems, "/description", j.Description)
+	input.CheckLink(&problems, "/runbook_url", j.RunbookURL)
 	input.CheckRange(&problems, "/priority", j.Priority, 0, MaxPriority)
 	j.Labels.Check(&problems, "/labels")
 	j.NodeLabels.Check(&problems, "/node_labels")

@@ -29,6 +29,9 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		". Changing it renames the job, which keeps its history, pauses, fire times and event ids.", binding.Data("Name of the job."),
 		binding.AskedFor),
 	descriptionRow(func(j *dispatcher.Job) *string { return &j.Description }),
+	binding.Text("runbook_url", func(j *dispatcher.Job) *string { return &j.RunbookURL }, binding.Optional, "The http or https URL of "+
+		"the page that says what to do when the job fails. Notifications of alerts and the console link to it.",
+		binding.Data("The URL of the page that says what to do when the job fails.")),
 	binding.Bool("enabled", func(j *dispatcher.Job) *bool { return &j.Enabled }, binding.Default, "Whether the triggers of the job "+
 		"fire. A job that you enable again continues with its next fire time. Unlike after a pause, the fires of the time between "+
 		"are not made up for.", binding.Data("Whether the triggers of the job fire.")),

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +59,22 @@ func CheckText(problems *Problems, path, text string) {
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 		problems.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")
+	}
+}
+
+// CheckLink adds the problems of the URL of a page for people, if there is one.
+func CheckLink(problems *Problems, path, text string) {
+	const most = 1024
+	switch u, err := url.Parse(text); {
+	case text == "":
+	case len(text) > most:
+		problems.Add(path, CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), most)
+	case err != nil || strings.ContainsFunc(text, func(r rune) bool { return IsControl(r) || r == ' ' }):
+		problems.Add(path, CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		problems.Add(path, CodeURLScheme, "URL %s does not begin with http or https and a host; write it as https://host/path", Echo(text))
+	case u.User != nil:
+		problems.Add(path, CodeURLUserinfo, "URL has a user name or password, which everybody who is notified would see; leave it out")
 	}
 }
 

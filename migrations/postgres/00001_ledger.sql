@@ -109,6 +109,7 @@ CREATE TABLE jobs (
   name          TEXT    NOT NULL,
   origin        TEXT    NOT NULL DEFAULT '', -- what the id, event ids and secrets follow from, if it is not the name
   description   TEXT    NOT NULL,
+  runbook_url   TEXT    NOT NULL DEFAULT '', -- a page that says what to do when it fails; empty: none
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
   pause         TEXT,                     -- JSON: by whom, when and why; NULL: it is not paused

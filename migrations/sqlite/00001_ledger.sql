@@ -99,6 +99,7 @@ CREATE TABLE jobs (
   name TEXT NOT NULL,
   origin TEXT NOT NULL DEFAULT '',
   description TEXT NOT NULL,
+  runbook_url TEXT NOT NULL DEFAULT '',
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
   pause TEXT,

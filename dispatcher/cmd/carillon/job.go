@@ -106,6 +106,7 @@ func (s *jobShowCommand) Run(ctx context.Context, c console) error {
 func jobLines(l *lines, job dispatcher.Job) {
 	l.add("job", job.App+"/"+job.Name)
 	l.add("description", job.Description)
+	l.add("runbook", job.RunbookURL)
 	l.add("state", stateOfJob(job))
 	l.add("paused", pausedBy(job.Pause))
 	for _, pause := range job.Pauses {

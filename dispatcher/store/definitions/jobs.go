@@ -29,6 +29,7 @@ var jobFields = db.Fields[JobRow]{
 	{Name: "name", Ref: func(j *JobRow) any { return &j.Name }},
 	{Name: "origin", Ref: func(j *JobRow) any { return &j.Origin }},
 	{Name: "description", Ref: func(j *JobRow) any { return &j.Description }},
+	{Name: "runbook_url", Ref: func(j *JobRow) any { return &j.RunbookURL }},
 	{Name: "enabled", Ref: func(j *JobRow) any { return &j.Enabled }},
 	{Name: "paused", Ref: func(j *JobRow) any { return &j.Paused }},
 	{Name: "pause", Ref: func(j *JobRow) any { return dispatch.PauseColumn(&j.Pause) }},

@@ -131,8 +131,8 @@ func change(v reflect.Value) bool {
 func testAttributesOfJobs(t *testing.T, f *wing) {
 	f.PutEvery("other", time.Minute)
 	base := fixture.Job("kept", nil).JobSpec
-	acknowledged := map[string]any{"acknowledge": []string{dispatcher.WarningCodes[0]}}
-	eachAttribute(t, base, acknowledged, func(spec dispatcher.JobSpec) dispatcher.JobSpec {
+	named := map[string]any{"acknowledge": []string{dispatcher.WarningCodes[0]}, "runbook_url": "https://wiki.example.com/other"}
+	eachAttribute(t, base, named, func(spec dispatcher.JobSpec) dispatcher.JobSpec {
 		job := fixture.Job("kept", nil)
 		job.JobSpec = spec
 		if job.CarryState {
