@@ -414,7 +414,7 @@ func (r ExportedRun) toldAs(jobs map[string]dispatcher.Job, salt run.Salt) run.K
 	if job, there := jobs[told.Job]; there { // otherwise it was deleted, or renamed from the name of its creation
 		about = job.Key()
 	}
-	if told.Transition == target.AlertTest {
+	if told.Job == "" { // a test
 		about, told.Condition = 0, ""
 	}
 	return run.Key{TriggerID: dispatcher.AlertStateID(salt, alert, about, told.Condition), ScheduledAt: r.ScheduledAt.UTC(),

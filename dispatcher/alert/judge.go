@@ -16,6 +16,7 @@ type End struct {
 	State     run.State
 	Class     run.Class
 	Error     string
+	Attempt   int
 	StartedAt time.Time // of the latest attempt; zero without one
 	EndedAt   time.Time // or the time of the decision
 	// OwedFrom is since when the run could begin, if a pause or a change kept it from beginning in time; else zero.
@@ -62,7 +63,7 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 		seen.Run = end.Key.String()
 	}
 	if t.Condition == target.AlertFailure || end.Missed > 0 { // an error says nothing about another condition
-		seen.Class, seen.Error = end.Class, end.Error
+		seen.Class, seen.Error, seen.Attempt = end.Class, end.Error, end.Attempt
 	}
 	failed := end.State == run.Failed || end.State == run.TimedOut || end.State == run.Lost
 	relevant := false

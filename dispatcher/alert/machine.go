@@ -89,6 +89,7 @@ type Observation struct {
 	At time.Time
 	// The other fields describe the run or the missed fires. LateBy is as in AlertNotification.
 	Trigger, Run string
+	Attempt      int // of a run that failed; 0 if no response belongs to the observation
 	Class        run.Class
 	Error        string
 	ScheduledAt  time.Time

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/invoke/web"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -27,6 +30,7 @@ func alertTo(url string, change func(w *target.AlertWebhook)) target.Call {
 		At: at, Since: at, Count: 1,
 		Error: "status <503>\nand \"more\"",
 	})
+	call.Installation = "db"
 	call.Job, call.Trigger = "on-call.alert", ""
 	call.Target = target.Target{Alert: &target.AlertDestination{Webhook: w}}
 	call.Templates, _ = call.Target.Templates()
@@ -55,13 +59,18 @@ func TestNotificationsAreSentInTheirFormat(t *testing.T) {
 		change func(w *target.AlertWebhook)
 		want   []string // parts of the body
 	}{
-		target.AlertFormatCarillon: {func(*target.AlertWebhook) {}, []string{`"app":"demo"`, `"transition":"firing"`}},
+		target.AlertFormatCarillon: {func(*target.AlertWebhook) {}, []string{`"app":"demo"`, `"transition":"firing"`,
+			`"installation":"db"`, `"job":"https://ops.example.com/console/apps/demo/jobs/ping"`}},
 		target.AlertFormatSlack: {func(*target.AlertWebhook) {}, []string{
-			`"text":"🔴 Job demo/ping failed"`, `status \u0026lt;503\u0026gt;\nand \"more\"`}},
+			`"text":"🔴 Job demo/ping failed"`, `status \u0026lt;503\u0026gt;\nand \"more\"`,
+			`\u003chttps://ops.example.com/console/apps/demo/jobs/ping|Job\u003e`}},
 		target.AlertFormatPagerDuty: {func(w *target.AlertWebhook) { w.RoutingKey = secretOf("integration") }, []string{
-			`"routing_key":"integration"`, `"event_action":"trigger"`, `"severity":"error"`}},
-		target.AlertFormatTemplate: {func(w *target.AlertWebhook) { w.Body = `{"about":{{json .Job}},"why":{{json .Error}}}` }, []string{
-			`{"about":"ping","why":"status \u003c503\u003e\nand \"more\""}`}},
+			`"routing_key":"integration"`, `"event_action":"trigger"`, `"severity":"error"`, `"dedup_key":"carillon/db/demo/on-call/ping/failure"`,
+			`"client_url":"https://ops.example.com/console/apps/demo/jobs/ping"`}},
+		target.AlertFormatTemplate: {func(w *target.AlertWebhook) {
+			w.Body = `{"about":{{json .Job}},"why":{{json .Error}},"see":{{json .JobURL}}}`
+		}, []string{
+			`{"about":"ping","why":"status \u003c503\u003e\nand \"more\"","see":"https://ops.example.com/console/apps/demo/jobs/ping"}`}},
 	} {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +80,9 @@ func TestNotificationsAreSentInTheirFormat(t *testing.T) {
 				w.Format = format
 				tt.change(w)
 			})
-			newInvoker(t).Invoke(t.Context(), call)
+			i := invoke.New(invoke.Options{Egress: web.Egress{Loopback: true}, Console: &url.URL{Scheme: "https", Host: "ops.example.com"}})
+			t.Cleanup(i.Close)
+			i.Invoke(t.Context(), call)
 			if len(got) != 2 || got[0] != "/hook?job=ping" {
 				t.Fatalf("request is %q", got)
 			}

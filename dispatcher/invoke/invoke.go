@@ -9,11 +9,13 @@ package invoke
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +56,8 @@ type Options struct {
 	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
 	// environment, from files and from the instance role.
 	LoadAWS identity.Loader
+	// Console is the URL below which nodes serve the console, for links in notifications; nil: they have none.
+	Console *url.URL
 	// CallbackURL is the URL of the API of this installation as targets reach it, without a slash at its end; empty: jobs
 	// with callbacks fail. CallbackKey returns the key of their tokens.
 	CallbackURL string
@@ -67,6 +71,7 @@ type Invoker struct {
 	secrets       *secret.Reader
 	node          *identity.Node
 	callbacks     *callbacks
+	console       *url.URL
 	kinds         map[target.Kind]attempt.Func
 }
 
@@ -87,7 +92,7 @@ func New(o Options) *Invoker {
 	}, secrets, node)
 	fleets := group.New(hooks, secrets, o.Resolver, o.NameServers)
 	offers := &callbacks{url: o.CallbackURL, read: o.CallbackKey, reading: make(chan struct{}, 1)}
-	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, kinds: map[target.Kind]attempt.Func{
+	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, console: o.Console, kinds: map[target.Kind]attempt.Func{
 		target.KindWebhook: hooks.Invoke,
 		target.KindLambda:  aws.Functions(node),
 		target.KindGroup:   fleets.Invoke,
@@ -156,13 +161,18 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 
 // notify delivers the notification of an alert.
 func (i *Invoker) notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	notification, err := target.ParseAlertNotification(call.Payload)
+	if err == nil {
+		notification = notification.From(call.Installation, i.console)
+		call.Notification = &notification
+		call.Payload, err = json.Marshal(notification)
+	}
+	if err != nil {
+		return attempt.NotSent(ctx, err)
+	}
 	switch to := call.Target.Alert; {
 	case to.SNS != nil:
-		notification, err := target.ParseAlertNotification(call.Payload)
-		if err != nil {
-			return attempt.NotSent(ctx, err)
-		}
-		call.Notification, call.Target = &notification, target.Target{SNS: to.SNS.SNS()}
+		call.Target = target.Target{SNS: to.SNS.SNS()}
 		return i.kinds[target.KindSNS](ctx, call, started)
 	case to.Webhook != nil:
 		return i.hooks.Notify(ctx, call, started)

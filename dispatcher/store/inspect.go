@@ -238,6 +238,14 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	return missing, stored, err
 }
 
+// Alerts returns how many alerts are declared.
+func (i *Inspection) Alerts(ctx context.Context) (count int64, err error) {
+	if i.db != nil {
+		count, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT count(*) FROM alerts WHERE deleted_at IS NULL`)
+	}
+	return count, err
+}
+
 // SetAside returns the earliest rows and ends that are set aside, at most limit of each, and their total number.
 func (i *Inspection) SetAside(ctx context.Context, limit int) (aside []dispatcher.SetAside, count int64, err error) {
 	if i.db == nil {

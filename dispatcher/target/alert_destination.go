@@ -175,9 +175,9 @@ func (w *AlertWebhook) checkPagerDuty(problems *input.Problems) {
 	}
 }
 
-// Message returns the body of a notification; input is the notification as it was queued. It is nil for format
-// template, because Call.Request returns that body.
-func (w *AlertWebhook) Message(n AlertNotification, input json.RawMessage, routingKey string) []byte {
+// Message returns the body of a notification; payload is the same as JSON. It is nil for format template, because
+// Call.Request returns that body.
+func (w *AlertWebhook) Message(n AlertNotification, payload json.RawMessage, routingKey string) []byte {
 	switch w.Format {
 	case AlertFormatSlack:
 		return n.Slack()
@@ -186,7 +186,7 @@ func (w *AlertWebhook) Message(n AlertNotification, input json.RawMessage, routi
 	case AlertFormatTemplate:
 		return nil
 	default:
-		return input
+		return payload
 	}
 }
 

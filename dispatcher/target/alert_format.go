@@ -1,8 +1,10 @@
 package target
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,14 +33,14 @@ func ParseAlertNotification(input json.RawMessage) (n AlertNotification, err err
 	return n, nil
 }
 
-// DedupKey names the subject of the alert: all notifications of one alert, job and condition have the same key, of at
-// most 255 characters.
+// DedupKey names the subject of the alert: all notifications of one alert, job and condition of an installation have the
+// same key, of at most 255 characters.
 func (n AlertNotification) DedupKey() string {
 	what := string(n.Condition)
-	if n.Transition == AlertTest {
+	if n.Job == "" {
 		what = string(AlertTest)
 	}
-	return strings.Join([]string{"carillon", n.App, n.Alert, n.Job, what}, "/")
+	return strings.Join([]string{"carillon", n.Installation, n.App, n.Alert, n.Job, what}, "/")
 }
 
 // Title describes the event on one line.
@@ -46,15 +48,20 @@ func (n AlertNotification) Title() string {
 	job := n.App + "/" + n.Job
 	switch n.Transition {
 	case AlertTest:
-		return "Test of alert " + n.App + "/" + n.Alert
+		return n.test()
 	case AlertAcknowledged:
 		return fmt.Sprintf("Alert %s of job %s (%s) was acknowledged by %s", n.Alert, job, n.Condition, input.OneLine(n.By))
 	case AlertResolved:
+		if n.Job == "" {
+			return n.test() + " has ended"
+		}
 		return "Job " + job + " " + n.resolved()
 	default:
 		return "Job " + job + " " + n.firing()
 	}
 }
+
+func (n AlertNotification) test() string { return "Test of alert " + n.App + "/" + n.Alert }
 
 // firing describes the problem, after the name of the job.
 func (n AlertNotification) firing() string {
@@ -117,17 +124,18 @@ func (n AlertNotification) facts() []fact {
 	for _, key := range input.SortedKeys(n.Labels) {
 		labels = append(labels, key+"="+n.Labels[key])
 	}
-	all := []fact{
-		{"Alert", n.Alert}, {"Condition", string(n.Condition)}, {"Since", instantText(&n.Since)}, {"Trigger", n.Trigger}, {"Run", n.Run},
-		{"Scheduled at", instantText(n.ScheduledAt)}, {"Class", string(n.Class)}, {"Labels", strings.Join(labels, ", ")}, {"Reason", n.Reason},
+	success := instantText(n.LastSuccess)
+	if n.DeclaredAt != nil {
+		success = "never, since it was declared at " + instantText(n.DeclaredAt)
 	}
-	some := all[:0]
-	for _, f := range all {
-		if f.value != "" {
-			some = append(some, f)
-		}
-	}
-	return some
+	return given(fact{"Alert", n.Alert}, fact{"Condition", string(n.Condition)}, fact{"Since", instantText(&n.Since)}, fact{"Trigger", n.Trigger},
+		fact{"Run", n.Run}, fact{"Scheduled at", instantText(n.ScheduledAt)}, fact{"Class", string(n.Class)}, fact{"Last success", success},
+		fact{"Labels", strings.Join(labels, ", ")}, fact{"Reason", n.Reason})
+}
+
+// given returns the facts that have a value.
+func given(all ...fact) []fact {
+	return slices.DeleteFunc(all, func(f fact) bool { return f.value == "" })
 }
 
 func instantText(at *time.Time) string {
@@ -162,7 +170,14 @@ type pagerDutyEvent struct {
 	EventAction string            `json:"event_action"`
 	DedupKey    string            `json:"dedup_key"`
 	Client      string            `json:"client,omitempty"`
+	ClientURL   string            `json:"client_url,omitempty"`
+	Links       []pagerDutyLink   `json:"links,omitempty"`
 	Payload     *pagerDutyPayload `json:"payload,omitempty"`
+}
+
+type pagerDutyLink struct {
+	Href string `json:"href"`
+	Text string `json:"text"`
 }
 
 type pagerDutyPayload struct {
@@ -196,6 +211,12 @@ func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) 
 		details := n
 		details.Error = input.Cut(n.Error, pagerDutyError)
 		event.Client = "Carillon"
+		for _, l := range n.links() {
+			event.Links = append(event.Links, pagerDutyLink{l.value, l.name})
+		}
+		if n.Links != nil {
+			event.ClientURL = cmp.Or(n.Links.Run, n.Links.Job, n.Links.Alert)
+		}
 		event.Payload = &pagerDutyPayload{
 			Summary: input.Cut(input.OneLine(n.summary()), pagerDutySummary), Source: "carillon/" + n.App, Severity: severity,
 			Timestamp: input.FormatInstant(n.At), Component: n.Job, Group: n.App, Class: string(n.Condition), CustomDetails: details,
@@ -249,8 +270,8 @@ type slackMessage struct {
 // Slack returns a message for an incoming webhook of Slack: the title as text, which notifications show, and the
 // facts as blocks in an attachment with a colour for the transition.
 //
-// No text is read as mrkdwn, and control characters are escaped, so that neither a name nor an error can format the message,
-// link to a page or notify a channel. See https://docs.slack.dev/messaging/formatting-message-text#escaping and
+// Only the links are read as mrkdwn, and control characters are escaped, so that neither a name nor an error can format the
+// message, link to a page or notify a channel. See https://docs.slack.dev/messaging/formatting-message-text#escaping and
 // https://docs.slack.dev/reference/block-kit/composition-objects/text-object.
 func (n AlertNotification) Slack() []byte {
 	look := n.slackLook()
@@ -261,14 +282,24 @@ func (n AlertNotification) Slack() []byte {
 		fields = append(fields, plainText(f.name+": "+input.OneLine(f.value), slackField))
 	}
 	blocks := []slackBlock{{Type: "section", Fields: fields}}
-	if n.Error != "" {
-		text := plainText(n.Error, slackError)
-		blocks = append(blocks, slackBlock{Type: "section", Text: &text})
+	add := func(text slackText) { blocks = append(blocks, slackBlock{Type: "section", Text: &text}) }
+	for _, f := range given(fact{"", n.Error}, fact{"Response: ", n.Response}, fact{"", n.JobDescription}) {
+		add(plainText(f.name+f.value, slackError))
+	}
+	var links []string
+	for _, l := range n.links() {
+		links = append(links, "<"+slackLink.Replace(l.value)+"|"+l.name+">")
+	}
+	if len(links) > 0 {
+		add(slackText{Type: "mrkdwn", Text: strings.Join(links, " · ")})
 	}
 	message.Attachments = []slackAttachment{{Color: look.color, Fallback: message.Text, Blocks: blocks}}
 	body, _ := json.Marshal(message) // its fields cannot fail
 	return body
 }
+
+// slackLink escapes a URL in a link.
+var slackLink = strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C")
 
 func plainText(text string, most int) slackText {
 	return slackText{Type: "plain_text", Text: slackEscape(text, most), Emoji: new(false)}

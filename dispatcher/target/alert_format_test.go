@@ -3,6 +3,8 @@ package target
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 func failureNotification() AlertNotification {
 	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	return AlertNotification{
-		App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
+		Installation: "db1", App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
 		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: run.ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
 		Labels: input.Labels{"team": "money"}, Sequence: 3,
 	}
@@ -168,7 +170,7 @@ func TestPagerDutyGetsOneIncidentOfEachCondition(t *testing.T) {
 			t.Errorf("%s has payload %+v", transition, event.Payload)
 		}
 	}
-	if want := map[string]bool{"carillon/payments/on-call/settle/failure": true}; !cmp.Equal(keys, want) {
+	if want := map[string]bool{"carillon/db1/payments/on-call/settle/failure": true}; !cmp.Equal(keys, want) {
 		t.Errorf("dedup keys are %v, want %v", keys, want)
 	}
 	n.Transition = AlertFiring
@@ -177,9 +179,61 @@ func TestPagerDutyGetsOneIncidentOfEachCondition(t *testing.T) {
 	if want := "Job payments/settle failed: status 503|carillon/payments|critical|2026-03-01T02:01:00.000Z"; got != want {
 		t.Errorf("event is %s, want %s", got, want)
 	}
-	n.Transition = AlertTest
-	if event = pagerDutyOf(t, n, AlertCritical); event.Payload.Severity != AlertInfo || keys[event.DedupKey] {
-		t.Errorf("a test is sent as %+v, want an incident of its own of severity info", event)
+	n.Transition, n.Job = AlertTest, ""
+	test := pagerDutyOf(t, n, AlertCritical)
+	if test.Payload.Severity != AlertInfo || keys[test.DedupKey] {
+		t.Errorf("a test is sent as %+v, want an incident of its own of severity info", test)
+	}
+	n.Transition = AlertResolved
+	if event = pagerDutyOf(t, n, AlertCritical); event.EventAction != "resolve" || event.DedupKey != test.DedupKey {
+		t.Errorf("the end of a test is sent as %+v, want its incident %s resolved", event, test.DedupKey)
+	}
+	if got, want := n.Title(), "Test of alert payments/on-call has ended"; got != want {
+		t.Errorf("title is %q, want %q", got, want)
+	}
+}
+
+func TestMessagesLinkToTheConsoleAndTheRunbook(t *testing.T) {
+	t.Parallel()
+	n := failureNotification()
+	n.RunbookURL = "https://wiki.example.com/settle?a=1&b=<2>|3"
+	if body := string(n.Slack()); strings.Contains(body, "/console/") || !strings.Contains(body, "|Runbook") {
+		t.Errorf("without a URL of the console, Slack gets %s, want the runbook alone", body)
+	}
+	console, _ := url.Parse("https://ops.example.com/carillon")
+	n = n.From("db2", console)
+	const at = "https://ops.example.com/carillon/console/"
+	want := AlertLinks{Run: at + "runs/r1", Job: at + "apps/payments/jobs/settle", Alert: at + "apps/payments/alerts/on-call"}
+	if diff := cmp.Diff(&want, n.Links); diff != "" || n.Installation != "db2" {
+		t.Errorf("installation %s, links (-want +got):\n%s", n.Installation, diff)
+	}
+	message, _ := slackTexts(t, n.Slack())
+	blocks := message.Attachments[0].Blocks
+	links := blocks[len(blocks)-1].Text
+	if want := "<" + want.Run + "|Run> · <https://wiki.example.com/settle?a=1&amp;b=%3C2%3E%7C3|Runbook> · <" + want.Job + "|Job> · <" +
+		want.Alert + "|Alert>"; links.Type != "mrkdwn" || links.Text != want {
+		t.Errorf("links are %+v, want %s", links, want)
+	}
+	event := pagerDutyOf(t, n, "")
+	if event.ClientURL != want.Run || len(event.Links) != 4 || event.Links[1] != (pagerDutyLink{n.RunbookURL, "Runbook"}) {
+		t.Errorf("PagerDuty gets client_url %s and links %v", event.ClientURL, event.Links)
+	}
+}
+
+func TestMessagesToSlackNameResponseAndLastSuccess(t *testing.T) {
+	t.Parallel()
+	n := failureNotification()
+	n.Response, n.JobDescription, n.DeclaredAt = `{"error":"ledger is locked"}`, "Settles accounts.", n.ScheduledAt
+	_, texts := slackTexts(t, n.Slack())
+	for _, want := range []string{`Response: {"error":"ledger is locked"}`, "Settles accounts.",
+		"Last success: never, since it was declared at 2026-03-01T02:00:00.000Z"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("texts are %q, want %q", texts, want)
+		}
+	}
+	n.LastSuccess, n.DeclaredAt = n.ScheduledAt, nil
+	if _, texts = slackTexts(t, n.Slack()); !slices.Contains(texts, "Last success: 2026-03-01T02:00:00.000Z") {
+		t.Errorf("texts are %q, want the last success", texts)
 	}
 }
 
@@ -188,7 +242,7 @@ func TestDedupKeysFitPagerDuty(t *testing.T) {
 	const most = 255
 	name := strings.Repeat("n", 63)
 	for _, condition := range AlertConditions {
-		n := AlertNotification{App: name, Alert: name, Job: name, Condition: condition}
+		n := AlertNotification{Installation: name[:36], App: name, Alert: name, Job: name, Condition: condition}
 		if got := len(n.DedupKey()); got > most {
 			t.Errorf("key of %s has %d characters", condition, got)
 		}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -9,11 +10,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-// AlertNotification is the message about one transition of an alert. It is the input of the run that delivers it, and
-// the body of a request in format carillon. It has no link, because a node does not know its own public address.
+// AlertNotification is the message about one transition of an alert. It is the input of the run that delivers it and,
+// with Installation and Links, which the delivering node adds, the body of a request in format carillon.
 type AlertNotification struct {
-	App   string `json:"app"`
-	Alert string `json:"alert"`
+	// Installation is the id of the database.
+	Installation string `json:"installation,omitempty"`
+	App          string `json:"app"`
+	Alert        string `json:"alert"`
 	// Job is the job that the alert is about; empty only in a test.
 	Job       string         `json:"job,omitempty"`
 	Condition AlertCondition `json:"condition"`
@@ -33,9 +36,17 @@ type AlertNotification struct {
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 	// LateBy is how late the run began, or how long it has been overdue or running; 0 for other conditions.
 	LateBy input.Duration `json:"late_by,omitempty"`
-	// Description is the alert's, and Labels are the job's.
-	Description string       `json:"description,omitempty"`
-	Labels      input.Labels `json:"labels,omitempty"`
+	// Response is the beginning of the response to the attempt that failed, on one line; empty for other conditions.
+	Response string `json:"response,omitempty"`
+	// LastSuccess is when a run of the job last succeeded, and DeclaredAt is when the job was declared, if no run has
+	// succeeded since. Both are nil if older runs are not known, or the condition does not hold.
+	LastSuccess *time.Time `json:"last_success,omitempty"`
+	DeclaredAt  *time.Time `json:"declared_at,omitempty"`
+	// Description is the alert's. JobDescription, RunbookURL and Labels are the job's.
+	Description    string       `json:"description,omitempty"`
+	JobDescription string       `json:"job_description,omitempty"`
+	RunbookURL     string       `json:"runbook_url,omitempty"`
+	Labels         input.Labels `json:"labels,omitempty"`
 	// Sequence counts the transitions of the alert for the job and the condition, so that a receiver can ignore a
 	// notification that arrives after a later one.
 	Sequence int64 `json:"sequence"`
@@ -43,6 +54,41 @@ type AlertNotification struct {
 	// the job, has a Reason, too.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Links are pages of the console; nil if the node does not know its URL.
+	Links *AlertLinks `json:"links,omitempty"`
+}
+
+// AlertLinks are URLs of the console for a notification; empty where it names no such thing.
+type AlertLinks struct {
+	Run   string `json:"run,omitempty"`
+	Job   string `json:"job,omitempty"`
+	Alert string `json:"alert,omitempty"`
+}
+
+// From returns n as a node sends it: with the id of its database, and links to its console, whose URL may be nil.
+func (n AlertNotification) From(installation string, console *url.URL) AlertNotification {
+	n.Installation = installation
+	if console == nil {
+		return n
+	}
+	app := console.JoinPath("console", "apps", n.App)
+	n.Links = &AlertLinks{Alert: app.JoinPath("alerts", n.Alert).String()}
+	if n.Run != "" {
+		n.Links.Run = console.JoinPath("console", "runs", n.Run).String()
+	}
+	if n.Job != "" {
+		n.Links.Job = app.JoinPath("jobs", n.Job).String()
+	}
+	return n
+}
+
+// links returns the pages that a message links to, the most useful first.
+func (n AlertNotification) links() []fact {
+	pages := AlertLinks{}
+	if n.Links != nil {
+		pages = *n.Links
+	}
+	return given(fact{"Run", pages.Run}, fact{"Runbook", n.RunbookURL}, fact{"Job", pages.Job}, fact{"Alert", pages.Alert})
 }
 
 // AlertCondition is a condition that an alert watches.
@@ -83,11 +129,20 @@ func (f field) ofNotification(n *AlertNotification) (text string, at time.Time, 
 	if n.LateBy > 0 {
 		late = n.LateBy.String()
 	}
+	var pages AlertLinks
+	if n.Links != nil {
+		pages = *n.Links
+	}
+	var success time.Time
+	if n.LastSuccess != nil {
+		success = *n.LastSuccess
+	}
 	switch value := map[field]any{
 		fieldApp: n.App, fieldAlert: n.Alert, fieldJob: n.Job, fieldTrigger: n.Trigger, fieldRun: n.Run, fieldScheduledAt: scheduled,
 		fieldCondition: string(n.Condition), fieldTransition: string(n.Transition), fieldTitle: n.Title(), fieldAt: n.At,
 		fieldSince: n.Since, fieldCount: strconv.Itoa(n.Count), fieldClass: string(n.Class), fieldError: n.Error, fieldLateBy: late,
-		fieldBy: n.By, fieldReason: n.Reason,
+		fieldBy: n.By, fieldReason: n.Reason, fieldRunURL: pages.Run, fieldJobURL: pages.Job, fieldAlertURL: pages.Alert,
+		fieldRunbookURL: n.RunbookURL, fieldJobDescription: n.JobDescription, fieldResponse: n.Response, fieldLastSuccess: success,
 	}[f].(type) {
 	case string:
 		return value, at, true
@@ -105,7 +160,9 @@ func sampleNotificationCall() Call {
 	c.Notification = &AlertNotification{
 		App: c.App, Alert: c.Job, Job: c.Job, Condition: AlertObjective, Transition: AlertStillFiring, At: at, Since: at, Count: 1e9,
 		Trigger: c.Trigger, Run: c.Key.String(), Class: run.ClassTimeout, Error: strings.Repeat("a \"line\"\n", 400), ScheduledAt: &at,
-		LateBy: input.Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines",
+		LateBy: input.Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines", LastSuccess: &at,
+		RunbookURL: "https://example.com/?a=\"b\"", JobDescription: "a \"job\"\nof two lines", Response: "{\"a\": \"b\"}",
+		Links: &AlertLinks{"https://example.com/r", "https://example.com/j", "https://example.com/a"},
 	}
 	return c
 }

@@ -90,6 +90,14 @@ const (
 	fieldLateBy     field = "LateBy"
 	fieldBy         field = "By"
 	fieldReason     field = "Reason"
+
+	fieldRunURL         field = "RunURL"
+	fieldJobURL         field = "JobURL"
+	fieldAlertURL       field = "AlertURL"
+	fieldRunbookURL     field = "RunbookURL"
+	fieldJobDescription field = "JobDescription"
+	fieldResponse       field = "Response"
+	fieldLastSuccess    field = "LastSuccess"
 )
 
 // A template of a job may use TemplateFields and templateFunctions, and CallbackTemplateFields if its target has
@@ -106,7 +114,8 @@ var (
 		string(fieldApp), string(fieldAlert), string(fieldJob), string(fieldCondition), string(fieldTransition), string(fieldTitle),
 		string(fieldAt), string(fieldSince), string(fieldCount), string(fieldTrigger), string(fieldRun), string(fieldScheduledAt),
 		string(fieldClass), string(fieldError), string(fieldLateBy), string(fieldBy), string(fieldReason), string(fieldEventID),
-		string(fieldAttempt), string(fieldPayload),
+		string(fieldAttempt), string(fieldPayload), string(fieldRunURL), string(fieldJobURL), string(fieldAlertURL),
+		string(fieldRunbookURL), string(fieldJobDescription), string(fieldResponse), string(fieldLastSuccess),
 	}
 	templateFunctions = []string{functionJSON, functionURLQuery, functionDate}
 )
@@ -120,7 +129,7 @@ const (
 // instant reports whether the field is a time.
 func (f field) instant() bool {
 	switch f {
-	case fieldScheduledAt, fieldPreviousFire, fieldNextFire, fieldAt, fieldSince:
+	case fieldScheduledAt, fieldPreviousFire, fieldNextFire, fieldAt, fieldSince, fieldLastSuccess:
 		return true
 	}
 	return false

@@ -190,7 +190,7 @@ func TestStoryOfAlerts(t *testing.T) {
 		t.Errorf("Slack got %s, want the failure of run %s", body, failed.ID)
 	}
 	opened := dutyEvent(t, w.duty.await(t, 1))
-	if opened.Action != "trigger" || opened.Key != mark+"-routing-key" || opened.Dedup != "carillon/shop/on-call/pay/failure" ||
+	if opened.Action != "trigger" || opened.Key != mark+"-routing-key" || !strings.HasSuffix(opened.Dedup, "/shop/on-call/pay/failure") ||
 		opened.Payload.Severity != "critical" || !strings.HasPrefix(opened.Payload.Summary, "Job shop/pay failed: ") {
 		t.Errorf("PagerDuty got %+v", opened)
 	}

@@ -12,16 +12,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Notify delivers the notification of an alert to a webhook, in the format of the webhook.
+// Notify delivers call.Notification, which is also the payload, to a webhook in the format of the webhook.
 func (h *Webhooks) Notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
 	w := call.Target.Alert.Webhook
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout.Std())
 	defer cancel()
-	notification, err := target.ParseAlertNotification(call.Payload)
-	if err != nil {
-		return attempt.NotSent(ctx, err)
-	}
-	call.Notification, call.Target = &notification, target.Target{Webhook: &w.Webhook}
+	call.Target = target.Target{Webhook: &w.Webhook}
 	address, headers, body, err := call.Request()
 	if err != nil {
 		return attempt.NotSent(ctx, err)
@@ -38,7 +34,7 @@ func (h *Webhooks) Notify(ctx context.Context, call target.Call, started time.Ti
 			return attempt.NotSent(ctx, err)
 		}
 	}
-	if message := w.Message(notification, call.Payload, routingKey); message != nil {
+	if message := w.Message(*call.Notification, call.Payload, routingKey); message != nil {
 		body = message
 	}
 	to := Destination{URL: address, Scope: ScopeOf(call.App, call.Bounds.Egress)}

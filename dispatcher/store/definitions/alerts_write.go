@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -100,18 +101,20 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 }
 
 // delivery returns the run that delivers the notification of a transition.
-func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun, error) {
+func (m madeTransition) delivery(d details) (dispatch.QueuedRun, error) {
 	seen := m.Observation
 	n := target.AlertNotification{
 		App: m.job.App, Alert: m.alert.Name, Job: m.job.name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
 		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
-		Description: m.alert.Description, Labels: m.job.Labels, Sequence: m.Sequence, By: m.By, Reason: m.Reason,
+		Response: d.responses[seen.Run], LastSuccess: optional(d.successes[m.job.ID].At), DeclaredAt: optional(d.successes[m.job.ID].DeclaredAt),
+		Description: m.alert.Description, JobDescription: m.job.description, RunbookURL: m.job.runbookURL, Labels: m.job.Labels,
+		Sequence: m.Sequence, By: m.By, Reason: m.Reason,
 	}
 	if m.Transition == target.AlertResolved {
-		n.Run, n.Class, n.Error = seen.Run, seen.Class, seen.Error
+		n.Run, n.Class, n.Error, n.LastSuccess, n.DeclaredAt = seen.Run, seen.Class, seen.Error, nil, nil
 	}
 	if key, err := run.ParseKey(n.Run); err == nil {
-		n.ScheduledAt, n.Trigger = &key.ScheduledAt, triggers[n.Run]
+		n.ScheduledAt, n.Trigger = &key.ScheduledAt, d.triggers[n.Run]
 	} else if !seen.ScheduledAt.IsZero() {
 		n.ScheduledAt = &seen.ScheduledAt
 	}
@@ -123,27 +126,10 @@ func (m madeTransition) delivery(triggers map[string]string) (dispatch.QueuedRun
 	}, err
 }
 
-// triggerNames returns the names of the triggers of the runs in notifications, by the ids of the runs.
-func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error) {
-	runs := map[string]int64{}
-	var ids []int64
-	for _, m := range j.made {
-		for _, r := range []string{m.track.Run, m.Observation.Run} {
-			if key, err := run.ParseKey(r); err == nil && m.Kept == "" && key.Kind.OfTrigger() {
-				runs[r] = key.TriggerID
-				ids = append(ids, key.TriggerID)
-			}
-		}
+// optional returns nil for a zero time.
+func optional(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT t.id, t.name FROM b JOIN triggers AS t ON t.id = b.id`
-	byID, err := db.ReadMap[int64, string](ctx, j, read, j.Batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
-	names := make(map[string]string, len(runs))
-	for run, id := range runs {
-		names[run] = byID[id]
-	}
-	return names, err
+	return &at
 }

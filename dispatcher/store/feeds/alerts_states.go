@@ -185,15 +185,14 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		}
 		n := target.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: target.AlertFailure,
 			Transition: target.AlertTest, At: t.At, Since: t.At, By: change.Actor, Reason: "somebody tests the destination"}
-		payload, err := json.Marshal(n)
+		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.At,
+			Kind: run.KindAlert}
+		runs, err := testsOf(alert, n, dispatch.QueuedRun{Key: key, JobID: attached, Revision: revision})
 		if err != nil {
 			return err
 		}
-		key := run.Key{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.At,
-			Kind: run.KindAlert}
-		queued, err := dispatch.QueueRun(ctx, t, dispatch.QueuedRun{Key: key, JobID: attached, Revision: revision,
-			Input: &run.Input{Payload: payload, Cause: &run.Cause{Alert: name}}})
-		if err == nil && !queued {
+		queued, err := dispatch.QueueRuns(ctx, t, runs)
+		if err == nil && len(queued) < len(runs) {
 			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
 		}
 		if err == nil {
@@ -205,6 +204,29 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 		return t.Audit(ctx, "test", app, "alert "+name+" run "+r.ID, alert.Revision)
 	})
 	return r, err
+}
+
+// testsOf returns the runs of a test, by the first of them. A second one ends the incident that PagerDuty opens.
+func testsOf(a alert.Alert, n target.AlertNotification, first dispatch.QueuedRun) (runs []dispatch.QueuedRun, err error) {
+	transitions := []target.AlertTransition{target.AlertTest}
+	if w := a.Destination.Webhook; w != nil && w.Format == target.AlertFormatPagerDuty {
+		transitions = append(transitions, target.AlertResolved)
+	}
+	for i, transition := range transitions {
+		n.Transition = transition
+		payload, err := json.Marshal(n)
+		if err != nil {
+			return nil, err
+		}
+		one := first
+		one.Input = &run.Input{Payload: payload, Cause: &run.Cause{Alert: a.Name}}
+		if i > 0 {
+			one.Input.After = first.Key.ScheduledAt
+			one.Key.ScheduledAt = one.Input.After.Add(time.Millisecond)
+		}
+		runs = append(runs, one)
+	}
+	return runs, nil
 }
 
 // AlertEvents returns a page of the transitions of an app, latest first.

@@ -147,10 +147,6 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 	j.Set(id, alert, job, looked, made)
 }
 
-// factsWithin is how many of the latest runs of a job are searched for a success. If none of so many succeeded, it is
-// not known whether an earlier one did.
-const factsWithin = `20000`
-
 // factsOf reads the facts about the jobs of tracks.
 func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[int64]alert.Facts, error) {
 	facts := map[int64]alert.Facts{}
@@ -177,8 +173,12 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 		}
 	}
 	if len(successes) > 0 {
-		if err := readSuccesses(ctx, j, facts, successes, since); err != nil {
-			return nil, fmt.Errorf("read runs that succeeded: %w", err)
+		found, err := j.Successes(ctx, successes, since)
+		if err != nil {
+			return nil, err
+		}
+		for job, success := range found {
+			facts[job] = alert.Facts{LastSuccess: success.At, DeclaredAt: success.DeclaredAt}
 		}
 	}
 	if err := addEndedPauses(ctx, j, facts, ids); err != nil {
@@ -202,41 +202,12 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 	return facts, nil
 }
 
-// notOfBackfill selects the runs r that are neither part of a backfill nor follow such a run. The input of such a
-// follower begins with that cause.
-const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
-		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
-
-func readSuccesses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs, since []int64) error {
-	// From $1 on: id, since
-	read := j.Rows(0, 1, "", db.Col("id", db.Bigint), db.Col("since", db.Bigint)) + ` SELECT b.id, COALESCE((SELECT r.ended_at
-			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
-				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
-			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1),
-			(SELECT 0 FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
-				ORDER BY r.scheduled_at DESC LIMIT 1 OFFSET ` + factsWithin + `)) FROM b`
-	return db.EachRow(ctx, j, func(row db.Scanner) error {
-		var job int64
-		var ended *int64 // 0: there are more runs than are searched
-		err := row.Scan(&job, &ended)
-		one := facts[job]
-		switch {
-		case ended == nil:
-			one.DeclaredAt = db.Zeroable(j.Jobs[job].DeclaredAt)
-		case *ended > 0:
-			one.LastSuccess = input.Later(one.LastSuccess, db.Instant(*ended))
-		}
-		facts[job] = one
-		return err
-	}, read, j.Batch(jobs, since)...)
-}
-
 // readRunning finds the oldest attempt of each job, except those of backfills, which alerts ignore. Attempts in a claim
 // are young: they get rows among the live runs before they can take too long.
 func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
-			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
+			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + definitions.NotOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
 		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
 	return db.EachRow(ctx, j, func(row db.Scanner) error {

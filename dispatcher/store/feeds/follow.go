@@ -321,7 +321,8 @@ func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, 
 		if job == nil || job.Deleted || leftOut(e) {
 			continue
 		}
-		end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, EndedAt: e.EndedAt}
+		end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, Attempt: e.Attempt,
+			EndedAt: e.EndedAt}
 		if e.StartedAt != nil {
 			end.StartedAt = *e.StartedAt
 			if err := noteOwed(ctx, j, job, &end); err != nil {

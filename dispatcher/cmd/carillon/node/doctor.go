@@ -93,6 +93,7 @@ func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Findi
 		{"schema", true, e.checkSchema},
 		{"capabilities", true, e.checkCapabilities},
 		{"set_aside", false, e.checkSetAside},
+		{"alerts", true, e.checkAlerts},
 		{"clock", true, e.checkClock},
 		{"secrets", false, e.checkSecrets},
 		{"managers", false, e.checkManagers},

@@ -208,3 +208,20 @@ func (e *examination) checkSetAside(ctx context.Context, check string) {
 		e.add(check, HealthWarn, detail, "mend the row that the error is about, or cancel the run; it is tried again by itself")
 	}
 }
+
+// checkAlerts reports whether notifications of alerts link to the console.
+func (e *examination) checkAlerts(ctx context.Context, check string) {
+	if !e.schema {
+		e.skip(check, "the database has no schema to read")
+		return
+	}
+	switch alerts, err := e.database.Alerts(ctx); {
+	case err != nil:
+		e.fail(check, err, "see the check of the database")
+	case alerts > 0 && e.ConsoleURL == "":
+		e.add(check, HealthWarn, fmt.Sprintf("%d alerts are declared, and their notifications do not link to run, job and alert, because the "+
+			"URL of the console is not known", alerts), "give --console-url (CARILLON_CONSOLE_URL) to all nodes")
+	default:
+		e.ok(check, "%d alerts are declared", alerts)
+	}
+}

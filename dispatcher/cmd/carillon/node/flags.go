@@ -132,7 +132,7 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		Target: invoke.Options{
 			Version: p.Version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log,
-			CallbackURL: strings.TrimRight(s.CallbackURL, "/"), NameServers: s.NameServers,
+			CallbackURL: strings.TrimRight(s.CallbackURL, "/"), NameServers: s.NameServers, Console: consoleURL,
 		},
 	})
 }

@@ -25,6 +25,7 @@ func alertTests() tests {
 		"an app with alerts is not empty":                                       testAppWithAlerts,
 		"an alert keeps to the bounds of its app":                               testAlertBounds,
 		"a failure and a recovery are notified once":                            testAlertTransitions,
+		"a notification has the response, the runbook and the last success":     testAlertDetails,
 		"an alert applies to the jobs that it selects":                          testAlertSelection,
 		"jobs of a large app follow a change of alerts in portions":             testAlertSweep,
 		"missed fires and their end are notified":                               testAlertMissed,
@@ -212,11 +213,34 @@ func testAlertTransitions(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "the first notification", target.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
 		Condition: target.AlertFailure, Transition: target.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
 		Run: failed.String(), Class: run.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
-		Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
+		LastSuccess: new(failed.ScheduledAt.Add(-time.Minute + time.Second)), Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
 	f.Expect("the count of the recovery", f.notifications("night")[1].Count, 3)
 	alert, err := f.Alert(t.Context(), "shop", "night")
 	f.Must(err)
 	f.Expect("how many conditions hold", alert.Firing, 1)
+}
+
+// A notification says what its reader would look up first.
+func testAlertDetails(_ *testing.T, f *wing) {
+	j := fixture.Job("sync", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
+	j.Description, j.RunbookURL = "Copies orders.", "https://wiki.example.com/sync"
+	f.Put(j, fixture.T0)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	held := f.FireOf("sync")
+	o := fixture.Ended(run.Failed, held.ScheduledAt)
+	o.Response = &run.Response{Body: "\n{\n\"error\": \"" + strings.Repeat("ä", 300) + "\"}"}
+	f.RecordFollowed(held, o)
+	f.FollowAll(held.ScheduledAt.Add(time.Second))
+	f.Ends("sync", run.Succeeded, run.Failed)
+	all := f.notifications("night")
+	n := all[0]
+	f.Expect("the job", n.JobDescription+" "+n.RunbookURL, j.Description+" "+j.RunbookURL)
+	if !strings.HasPrefix(n.Response, `{ "error": "ää`) || len(n.Response) > 300 || !strings.HasSuffix(n.Response, "…") {
+		f.Errorf("response is %q, want its beginning on one line", n.Response)
+	}
+	fixture.WantDiff(f.T, "the last success, of a job that never succeeded", []*time.Time{nil, &fixture.T0}, []*time.Time{n.LastSuccess, n.DeclaredAt})
+	fixture.WantDiff(f.T, "the last success in a recovery", []*time.Time{nil, nil}, []*time.Time{all[1].LastSuccess, all[1].DeclaredAt})
+	fixture.WantDiff(f.T, "the last success afterwards", new(held.ScheduledAt.Add(time.Minute+time.Second)), all[2].LastSuccess)
 }
 
 func testAlertSelection(_ *testing.T, f *wing) {
@@ -394,6 +418,14 @@ func testAlertTest(t *testing.T, f *wing) {
 	f.Expect("the transition", n.Transition, target.AlertTest)
 	f.Expect("who tests", n.By, "ann")
 	f.Expect("runs that a node adopts", len(f.AdoptIdle(fixture.NodeA, fixture.T0)), 1)
+
+	duty := fixture.Pager("duty")
+	duty.Destination.Webhook.Format, duty.Destination.Webhook.RoutingKey = target.AlertFormatPagerDuty, &target.Secret{Reference: "env:SECRET_SHOP_KEY"}
+	f.DeclareAlert(duty, fixture.T0)
+	_, err = f.TestAlert(t.Context(), "shop", "duty", input.Change{Actor: "ann", Now: fixture.T0})
+	f.Must(err)
+	f.Expect("what opens and ends an incident", f.told("duty"), " failure test,  failure resolved")
+	f.Expect("the end, while the test is not delivered", f.order(f.adoptNotifications(fixture.T0)...), ", held")
 }
 
 func testAlertRecoveryRace(_ *testing.T, f *wing) {
