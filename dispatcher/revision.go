@@ -71,8 +71,10 @@ type AppHistory struct {
 	Switches []AppSwitch
 	// DisabledNow says that the app is disabled now, whatever it was then.
 	DisabledNow bool
-	// Pauses are the pauses of the app at the requested time and now.
+	// Pauses are the pauses of the app that lasted at the requested time or came later, those that last first.
 	Pauses []AppPause
+	// Outages are the latest times, since the requested one, in which a node could not reach the database.
+	Outages []Outage
 	// Suspended is why the app is suspended now; empty if it is not.
 	Suspended string
 }
@@ -84,18 +86,25 @@ type AppSwitch struct {
 	Actor   string
 }
 
+// Outage is a time in which a node could not reach the database: from its last heartbeat before to its first one after.
+type Outage struct {
+	Node run.NodeID `json:"node"`
+	From time.Time  `json:"from"`
+	To   time.Time  `json:"to"`
+}
+
 // Revisions is the history of definitions: it says which times an app's triggers scheduled.
 type Revisions interface {
-	// AppHistory returns ErrNotFound if the app does not exist.
+	// AppHistory returns ErrNotFound if the app does not exist. A zero at stands for the beginning of its history.
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
 	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
 	EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error)
 	// JobKey returns the key of a job, also of a deleted one; ErrNotFound if no job has the name.
 	JobKey(ctx context.Context, app, name string) (int64, error)
-	// TriggerHistories returns the histories of the triggers of a job, by its key, in the order of their names, removed
-	// ones included, with the revisions in force at since or later. A fire that is claimed after this call is
-	// not earlier than Next.
-	TriggerHistories(ctx context.Context, job int64, since time.Time) ([]TriggerHistory, error)
+	// TriggerHistories returns the histories of the triggers of jobs, by their keys, job by job in the order of their
+	// names, removed ones included, with the revisions in force at since or later. A fire that is claimed after this call
+	// is not earlier than Next.
+	TriggerHistories(ctx context.Context, since time.Time, jobs ...int64) ([]TriggerHistory, error)
 	// LatestFires returns the scheduled times, in [from, to], of at most limit runs of a trigger's fires, latest
 	// first. It looks only at the latest runs of the job, some thousands, and leaves out earlier ones.
 	LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error)
@@ -211,7 +220,7 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 // Around is FiresAround with the schedule and calendars that were in force at a scheduled time of a trigger, given by
 // its job's key and its own. The error is a *target.TemplateError if this version of the program cannot evaluate them.
 func (p *PastSchedules) Around(ctx context.Context, job, trigger int64, at time.Time) (previous, next time.Time, err error) {
-	histories, err := p.revisions.TriggerHistories(ctx, job, at)
+	histories, err := p.revisions.TriggerHistories(ctx, at, job)
 	if err != nil {
 		return previous, next, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // listRuns lists runs, latest scheduled time first.
@@ -36,7 +37,11 @@ func (a *API) listMisfires(r *request) (response, error) {
 	}
 	return paged(query.Page, dispatcher.Misfire.Cursor, func(page input.Page) ([]dispatcher.Misfire, error) {
 		query.Page = page
-		return a.store.Misfires(r.Context(), query)
+		found, err := a.store.Misfires(r.Context(), query)
+		if err != nil {
+			return nil, err
+		}
+		return found, verify.AddHolds(r.Context(), a.store, query.App, found)
 	})
 }
 

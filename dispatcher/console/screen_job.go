@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -251,12 +250,9 @@ func (p *jobPage) addCharts(v *visit) {
 			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.Texts.Text(key, "duration", v.Texts.Duration(d))
 			return append(all, mark)
 		}
-		began, first := r.StartedAt, r.FirstStartedAt
-		switch r.Attempt {
-		case 0: // for a waiting run, that is the time at which it was deferred
+		began, first := r.StartedAt, r.Began()
+		if r.Attempt == 0 { // for a waiting run, that is the time at which it was deferred
 			began = nil
-		case 1:
-			first = cmp.Or(first, r.StartedAt)
 		}
 		switch {
 		case began != nil && r.EndedAt != nil:

@@ -360,4 +360,5 @@ type membership interface {
 	Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error)
 	SetNodeState(ctx context.Context, id run.NodeID, state dispatcher.NodeState, change input.Change) (dispatcher.Node, error)
 	Deregister(ctx context.Context, id run.NodeID) error
+	RecordOutage(ctx context.Context, outage dispatcher.Outage) error
 }

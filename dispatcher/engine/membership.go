@@ -86,6 +86,11 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if activated {
 		e.plan.Floors.Reset() // it may have missed notifications of changes
 	}
+	if from := e.fleet.EndOutage(); heartbeat.At.After(from) && !from.IsZero() {
+		if err := e.store.RecordOutage(ctx, dispatcher.Outage{Node: e.fleet.ID(), From: from, To: heartbeat.At}); err != nil {
+			e.log.WarnContext(ctx, "outage of the database is not recorded", "node", e.fleet.ID().String(), "since", from, "err", err)
+		}
+	}
 	if activated || moved {
 		e.wakePoll.Notify()
 	}

@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -47,5 +51,46 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	}
 	if got := work(); got != 3 {
 		t.Errorf("a node with the label did %d things, want a planned fire, a catch-up run and the manual run", got)
+	}
+}
+
+// stampedBeats is a store whose heartbeats have a time of the test.
+type stampedBeats struct {
+	Store
+	at time.Time
+}
+
+func (s *stampedBeats) Heartbeat(ctx context.Context, id run.NodeID, report dispatcher.NodeReport, now time.Time) (
+	reply dispatcher.HeartbeatReply, err error,
+) {
+	reply, err = s.Store.Heartbeat(ctx, id, report, now)
+	reply.At = s.at
+	return reply, err
+}
+
+// A node records once when it could not reach the database, also if it was marked dead meanwhile.
+func TestOutageOfTheDatabaseIsRecorded(t *testing.T) {
+	t.Parallel()
+	store := &stampedBeats{}
+	r := newRig(t, func(s Store) Store { store.Store = s; return store })
+	beat := func(second int) {
+		t.Helper()
+		store.at = r.now.Add(time.Duration(second) * time.Second)
+		if err := r.heartbeatOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat(1)
+	r.fleet.HeartbeatFailed()
+	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil {
+		t.Fatal(err)
+	}
+	r.fleet.HeartbeatFailed()
+	beat(9)
+	beat(10)
+	history, err := r.store.AppHistory(t.Context(), "app", time.Time{}, time.Time{})
+	want := []dispatcher.Outage{{Node: r.fleet.ID(), From: r.now.Add(time.Second), To: r.now.Add(9 * time.Second)}}
+	if diff := cmp.Diff(want, history.Outages); err != nil || diff != "" {
+		t.Errorf("outages, error %v (-want +got):\n%s", err, diff)
 	}
 }

@@ -197,6 +197,8 @@ func (s *slowHeartbeat) Heartbeat(context.Context, run.NodeID, dispatcher.NodeRe
 	return dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, s.err()
 }
 
+func (s *slowHeartbeat) RecordOutage(context.Context, dispatcher.Outage) error { return s.err() }
+
 func TestDatabaseIsReachableWhileHeartbeatsReachIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

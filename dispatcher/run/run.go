@@ -38,7 +38,7 @@ type Run struct {
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	// FirstStartedAt is when the first attempt began, if the run was or will be attempted again; else nil. It is set
-	// in lists of the runs of a job.
+	// in lists.
 	FirstStartedAt *time.Time `json:"first_started_at,omitempty"`
 	// NextAttemptAt is when a retrying run is attempted next; nil if it waits for its host. Class and Error say why.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
@@ -76,6 +76,19 @@ type Run struct {
 	FollowedBy []Ref `json:"followed_by,omitempty"`
 	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Began returns when the first attempt began; nil if it has not begun, or if a list does not have it.
+func (r *Run) Began() *time.Time {
+	switch {
+	case r.FirstStartedAt != nil:
+		return r.FirstStartedAt
+	case len(r.Attempts) > 0:
+		return &r.Attempts[0].StartedAt
+	case r.Attempt == 1:
+		return r.StartedAt
+	}
+	return nil
 }
 
 // Waiting says what a run waits for, in words that follow its name. It is empty for runs that are not held, retrying

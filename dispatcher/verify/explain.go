@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, sin
 	if since.IsZero() {
 		since = of.app.Since
 	}
-	histories, err := reader.TriggerHistories(ctx, of.job, since)
+	histories, err := reader.TriggerHistories(ctx, since, of.job)
 	if err != nil {
 		return of, err
 	}
@@ -156,8 +155,9 @@ func (of *explained) explain(ctx context.Context, at time.Time) (explainer, erro
 type explainer struct {
 	Explanation
 	*explained
-	pauses  []dispatcher.AppPause // pauses of the app that held the job at the time or hold it now
-	delayed bool                  // a fixed delay is not known to have led to the time
+	pauses  []dispatcher.AppPause // of the app that held the job at the time or later
+	held    holds
+	delayed bool // a fixed delay is not known to have led to the time
 	// excluded is true if only the calendar keeps the schedule from firing then.
 	excluded bool
 }
@@ -174,10 +174,13 @@ func (e *explainer) run(ctx context.Context) (err error) {
 		return err
 	}
 	if scheduled != nil {
-		e.addPauses()
+		e.addHolds()
 	}
 	if e.Run != nil {
 		e.decide(VerdictRun, "its run %s", progress(e.Run))
+		if held, was := e.held.during(e.At, e.At); was && held.delayed(e.Run) {
+			e.Reason += "; " + held.String()
+		}
 		e.addRun(e.Run)
 		return nil
 	}
@@ -198,103 +201,6 @@ func (e *explainer) run(ctx context.Context) (err error) {
 // undelayed decides about a time of a fixed delay that has neither a run nor a misfire decision.
 func (e *explainer) undelayed() {
 	e.decide(VerdictNone, "a fixed delay counts from the end of each run, and no run led to this time")
-}
-
-// addPauses adds the steps of the pauses of the app that held the job at the time.
-func (e *explainer) addPauses() {
-	for _, p := range e.pauses {
-		if p.PausedAt.After(e.At) {
-			continue
-		}
-		e.step(p.PausedAt, "pause %s began: %s", p.ID, p)
-		if p.EndedAt != nil {
-			e.step(*p.EndedAt, "pause %s was ended by %s", p.ID, p.EndedBy)
-		}
-	}
-}
-
-// hold is a time in which no fire of the trigger was claimed.
-type hold struct {
-	what, actor, reason string
-	from                time.Time
-	until, ends         *time.Time // until when it lasted, nil if it lasts, and when it ends by itself
-}
-
-// String says what held fires, by whom, when and why.
-func (h hold) String() string {
-	text := h.what
-	if h.actor != "" {
-		text += " by " + h.actor
-	}
-	switch {
-	case h.until != nil:
-		text += " from " + input.FormatInstant(h.from) + " to " + input.FormatInstant(*h.until)
-	case h.ends != nil:
-		text += " since " + input.FormatInstant(h.from) + ", until " + input.FormatInstant(*h.ends)
-	default:
-		text += " since " + input.FormatInstant(h.from)
-	}
-	if h.reason != "" {
-		text += ": " + input.Echo(h.reason)
-	}
-	return text
-}
-
-// heldAt returns what held fires at a time: a pause of the trigger, its job or the app, or a switch of the app.
-func (e *explainer) heldAt(at time.Time) (hold, bool) {
-	for _, h := range e.holds() {
-		if over := cmp.Or(h.until, h.ends); !h.from.After(at) && (over == nil || over.After(at)) {
-			return h, true
-		}
-	}
-	return hold{}, false
-}
-
-// holds are the pauses of the trigger and its job, the latest first, those of the app, and the times in which the app was off.
-func (e *explainer) holds() (all []hold) {
-	lasting := 0 // pauses without an end, the last of all
-	for i := range e.history.Revisions {
-		r := &e.history.Revisions[i]
-		from := cmp.Or(r.PausedAt, &r.From) // the pause may have begun in an earlier revision
-		switch {
-		case r.Paused && (lasting == 0 || !all[len(all)-1].from.Equal(*from)):
-			all = append(all, hold{"the trigger or its job is paused", r.PausedBy, r.PauseReason, *from, nil, r.PausedUntil})
-			lasting++
-		case !r.Paused:
-			for ; lasting > 0; lasting-- {
-				all[len(all)-lasting].what, all[len(all)-lasting].until = "the trigger or its job was paused", &r.From
-			}
-		}
-	}
-	slices.Reverse(all)
-	for _, p := range e.pauses {
-		what := map[bool]string{true: p.What() + " are paused", false: p.What() + " were paused"}[p.EndedAt == nil]
-		all = append(all, hold{what, p.PausedBy, p.Reason, p.PausedAt, p.EndedAt, p.Until})
-	}
-	on := true
-	for _, s := range e.app.Switches {
-		if !s.Enabled && on {
-			all = append(all, hold{what: "the app is disabled or suspended", actor: s.Actor, from: s.At})
-		} else if s.Enabled && !on {
-			all[len(all)-1].what, all[len(all)-1].until = "the app was disabled or suspended", &s.At
-		}
-		on = s.Enabled
-	}
-	return all
-}
-
-// waits says what keeps the fire from being claimed, now or when it is due; empty: nothing does.
-func (e *explainer) waits() string {
-	held, is := e.heldAt(input.Later(e.At, e.app.Now))
-	switch {
-	case e.app.Suspended != "":
-		return e.app.Suspended
-	case e.app.DisabledNow:
-		return "the app is disabled"
-	case is && held.until == nil:
-		return held.String()
-	}
-	return ""
 }
 
 // oneByOne reads each run and decision from a store.
@@ -336,10 +242,11 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 		return err
 	}
 	e.Misfire = m
-	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, m.Reason)
-	if held, was := e.heldAt(e.At); was {
-		e.Reason += "; " + held.String()
+	held, was := e.held.during(e.At, e.At)
+	if !was {
+		held, _ = e.held.during(m.From, m.To) // fires missed together have one decision
 	}
+	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, held.before(m.Reason))
 	for i := range e.history.Revisions {
 		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(m.DecidedAt) && r.Revision != e.Revision {
 			e.declared(r)
@@ -375,7 +282,7 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 	case e.history.Error != "":
 		e.decide(VerdictOpen, "the trigger is in quarantine: %s", e.history.Error)
 	case e.At.After(e.app.Now) && waits != "":
-		e.decide(VerdictPlanned, "it is in the future, and %s", waits)
+		e.decide(VerdictPlanned, "%s", waits)
 	case e.At.After(e.app.Now):
 		e.decide(VerdictPlanned, "it is in the future")
 	case waits != "":

@@ -43,6 +43,7 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 	}
 	e.inForce(revision)
 	e.pauses = dispatcher.HeldBy(e.app.Pauses, revision.Labels)
+	e.held = holdsOf(&e.history, &e.app, e.pauses)
 	parsed, err := e.schedules.at(ctx, e.history.Identity, revision)
 	var unreadable *dispatcher.UnreadableError
 	switch {
@@ -168,7 +169,7 @@ func (e *explainer) unscheduled(ctx context.Context, in *dispatcher.TriggerRevis
 	matches := parsed.Matches(e.At)
 	switch {
 	case in.Cause == dispatcher.CauseDelete:
-		e.decide(VerdictNone, "the trigger had been removed")
+		e.decide(VerdictNone, "the trigger was removed by %s at %s", in.Actor, input.FormatInstant(in.From))
 	case !in.Enabled:
 		e.decide(VerdictNone, "the trigger or its job was disabled")
 	case matches && e.At.Before(e.app.Since):

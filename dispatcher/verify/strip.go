@@ -160,11 +160,11 @@ func (of *explained) cell(ctx context.Context, at time.Time) (view.StripCell, er
 	if e.Run != nil && r.State == run.Skipped {
 		cell.What = view.CellSkipped
 	}
-	if r.StartedAt != nil {
-		cell.Late = input.Duration(r.StartedAt.Sub(r.ScheduledAt))
-		if r.EndedAt != nil {
-			cell.Took = input.Duration(r.EndedAt.Sub(*r.StartedAt))
-		}
+	if began := r.Began(); began != nil {
+		cell.Late = input.Duration(began.Sub(at))
+	}
+	if r.StartedAt != nil && r.EndedAt != nil {
+		cell.Took = input.Duration(r.EndedAt.Sub(*r.StartedAt))
 	}
 	return cell, nil
 }

@@ -183,7 +183,7 @@ func (c *comparison) job(ctx context.Context, job string, from time.Time) (items
 	if err != nil {
 		return nil, to, err
 	}
-	histories, err := c.reader.TriggerHistories(ctx, key, from)
+	histories, err := c.reader.TriggerHistories(ctx, from, key)
 	if err != nil || len(histories) == 0 {
 		c.looked++
 		return nil, to, err

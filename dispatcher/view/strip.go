@@ -41,16 +41,16 @@ type StripCell struct {
 	// The reason, in the words of explain.
 	Why string `json:"why"`
 	// Run is the run of the fire; for a misfire, it is the catch-up run. State, Class, Late and Took belong to that
-	// run: Late is how long after the scheduled time its latest attempt began, and Took is how long that took. They
+	// run: Late is how long after the time of the cell its first attempt began, and Took is how long the latest took. They
 	// are left out until they are known.
 	Run string `json:"run,omitempty" schema:"RunID"`
 	// State of the run.
 	State run.State `json:"state,omitempty"`
 	// How its latest attempt failed.
 	Class run.Class `json:"class,omitempty"`
-	// How late its latest attempt began after its scheduled time.
+	// How late its first attempt began after the time of the cell.
 	Late input.Duration `json:"late,omitempty"`
-	// How long that attempt took.
+	// How long its latest attempt took.
 	Took input.Duration `json:"took,omitempty"`
 	// Decision is the decision about a misfire.
 	Decision dispatcher.Decision `json:"decision,omitempty" schema:"enum=fire_once|skip"`

@@ -163,7 +163,7 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 func (s *screen) fire(call target.Call, o run.Outcome) {
 	s.say("%s", fireLine(run.Run{
 		App: call.App, Job: call.Job, Trigger: call.Trigger, Kind: call.Key.Kind, ScheduledAt: call.Key.ScheduledAt,
-		State: o.State, StartedAt: &o.StartedAt, HTTPStatus: o.HTTPStatus, Class: o.Class, Error: o.Error,
+		State: o.State, FirstStartedAt: &o.StartedAt, HTTPStatus: o.HTTPStatus, Class: o.Class, Error: o.Error,
 	}))
 }
 

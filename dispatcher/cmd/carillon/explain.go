@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
@@ -34,7 +36,11 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	text := strings.Join(e.Time, " ")
-	zones, err := zonesOf(ctx, api, names, text)
+	job, err := findJob(ctx, c, api, names[0], names[1])
+	if err != nil {
+		return err
+	}
+	zones, err := job.zonesOf(names, text)
 	if err != nil {
 		return err
 	}
@@ -45,7 +51,7 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 			return &usageError{err}
 		}
 		found, err := explain(from, until, most, func(at time.Time) (verify.Explanation, error) {
-			return api.Explain(ctx, names[0], names[1], trigger, at)
+			return api.Explain(ctx, names[0], job.Name, trigger, at)
 		})
 		if err != nil {
 			return err
@@ -61,22 +67,60 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// zonesOf returns the zones of the named triggers, by name. A trigger that was removed is found by a time that needs no zone.
-func zonesOf(ctx context.Context, api *client.Client, names []string, text string) (map[string]string, error) {
-	if _, err := input.ParseInstant(text); err == nil && names[2] != "" {
-		return map[string]string{names[2]: ""}, nil
+// formerJob is a job as it is, or as it was when it was deleted.
+type formerJob struct {
+	Name     string
+	Triggers map[string]struct{ Timezone string }
+}
+
+// findJob reads a job. If none has the name, it looks in the audit log for the one that had it, and says what became of that.
+func findJob(ctx context.Context, c console, api *client.Client, app, name string) (found formerJob, err error) {
+	for range 10 { // renames
+		job, err := api.Job(ctx, app, name)
+		if !errors.Is(err, dispatcher.ErrNotFound) {
+			found = formerJob{name, map[string]struct{ Timezone string }{}}
+			for trigger, t := range job.Triggers {
+				found.Triggers[trigger] = struct{ Timezone string }{t.Timezone}
+			}
+			return found, err
+		}
+		log, auditErr := api.Audit(ctx, access.AuditQuery{Apps: []string{app}, Subject: "job " + name, Refused: new(false),
+			Page: input.Page{Limit: 1}})
+		if auditErr != nil || len(log.Items) == 0 {
+			return found, err
+		}
+		last := log.Items[0]
+		from := fmt.Sprintf("carillon: job %s/%s was", plain(app), plain(name))
+		by := fmt.Sprintf("by %s at %s\n", plain(last.Actor), input.FormatInstant(last.At))
+		if last.Before != nil && strings.HasPrefix(last.Action, "delete") {
+			fmt.Fprint(c.err, from, " deleted ", by)
+			return found, json.Unmarshal(last.Before, &found)
+		}
+		if last.After == nil || last.Action != string(dispatcher.CauseRename) || json.Unmarshal(last.After, &found) != nil {
+			return found, err
+		}
+		fmt.Fprint(c.err, from, " renamed to ", plain(found.Name), " ", by)
+		name = found.Name
 	}
-	job, err := api.Job(ctx, names[0], names[1])
+	return found, dispatcher.NotFound("job", app+"/"+name)
+}
+
+// zonesOf returns the zones of the named triggers of a job, by name. A trigger that was removed needs a time with a zone.
+func (job formerJob) zonesOf(names []string, text string) (map[string]string, error) {
 	zones := map[string]string{}
 	for name, t := range job.Triggers {
 		if names[2] == "" || name == names[2] {
 			zones[name] = t.Timezone
 		}
 	}
-	if err == nil && len(zones) == 0 {
-		err = dispatcher.NotFound("trigger", strings.Join(names, "/"))
+	_, err := input.ParseInstant(text)
+	switch {
+	case len(zones) > 0:
+		return zones, nil
+	case err == nil && names[2] != "":
+		return map[string]string{names[2]: ""}, nil
 	}
-	return zones, err
+	return nil, dispatcher.NotFound("trigger", strings.Join(names, "/"))
 }
 
 // periodOf parses the time of a command by the clock of a zone. All fires of a day are meant, the first one since some time ago, or

@@ -97,6 +97,9 @@ func showRun(l *lines, r run.Run, body bool) {
 	l.add("trigger", r.Trigger)
 	l.add("kind", string(r.Kind))
 	l.add("scheduled at", r.ScheduledAt)
+	if began := r.Began(); r.Kind == run.KindSchedule && began != nil {
+		l.add("late", durationCell(input.Duration(began.Sub(r.ScheduledAt))))
+	}
 	l.add("state", stateCell(r.State))
 	l.add("event id", r.EventID)
 	if r.Shard != nil {

@@ -270,8 +270,8 @@ func fireLine(r run.Run) string {
 		name += " (" + string(r.Kind) + ")"
 	}
 	late := "            not started"
-	if r.StartedAt != nil {
-		late = fmt.Sprintf("%6d ms late", r.StartedAt.Sub(r.ScheduledAt).Milliseconds())
+	if began := r.Began(); began != nil {
+		late = fmt.Sprintf("%6d ms late", began.Sub(r.ScheduledAt).Milliseconds())
 	}
 	return plain(fmt.Sprintf("%-44s scheduled %s  %s  %s", name, r.ScheduledAt.Local().Format("15:04:05.000"), late, status))
 }

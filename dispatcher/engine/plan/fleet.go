@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -35,6 +36,7 @@ type Fleet struct {
 	counted       reading        // when the latest of those was sent, or the row began
 	lastHeartbeat reading
 	failing       bool      // the latest heartbeat did not reach the database
+	outageFrom    time.Time // of the latest before those that did not, by the database's clock; zero: all did
 	heartbeatAt   time.Time // of the latest that did, by the database's clock
 	// held reports whether the runs of this registration are still the node's. It is made once, because each attempt
 	// needs it.
@@ -215,7 +217,15 @@ func whenPassed(since reading, d time.Duration, now func() reading, end func()) 
 func (f *Fleet) HeartbeatFailed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failing = true
+	f.failing, f.outageFrom = true, cmp.Or(f.outageFrom, f.heartbeatAt)
+}
+
+// EndOutage returns since when no heartbeat reached the database, by its clock, and forgets it; zero: all did.
+func (f *Fleet) EndOutage() (from time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	from, f.outageFrom = f.outageFrom, time.Time{}
+	return from
 }
 
 // heartbeatPatience is longer than any heartbeat that succeeds.

@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -122,9 +123,6 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		}
 	}
 	record.Now = now.Truncate(time.Millisecond)
-	if at.IsZero() {
-		at = record.Now
-	}
 	var kept, from int64
 	var bounds string
 	// $1 id
@@ -141,12 +139,27 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		record.Suspended = access.App{Name: app, AppSpec: access.AppSpec{Bounds: given}}.SuspendedMessage()
 	}
 	record.Since = db.Instant(max(from, db.Day(record.Now.UnixMilli()-kept)))
+	if at.IsZero() {
+		at = record.Since
+	}
 	// $1 app, $2 instant, $3 limit
 	const around = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
+		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2) ORDER BY p.ended_at IS NOT NULL, p.paused_at DESC, p.id LIMIT $3`
 	record.Pauses, err = db.Collect(ctx, s.db.Read, ScanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
 	if err != nil {
 		return record, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
+	}
+	// $1 at
+	const outages = `SELECT after FROM audit_log WHERE subject = '` + dispatch.OutageSubject + `' AND at >= $1 ORDER BY at DESC LIMIT 100`
+	record.Outages, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.Outage, err error) {
+		text, err := db.ScanText(row)
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &one)
+		}
+		return one, err
+	}, outages, at.UnixMilli())
+	if err != nil {
+		return record, fmt.Errorf("read outages since %s: %w", input.FormatInstant(at), err)
 	}
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action = 'enable', actor FROM audit_log
@@ -170,16 +183,15 @@ func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) (
 // twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
-// TriggerHistories returns the revisions of a job's triggers since an instant.
-func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
-	// $1 job, $2 since. One statement, so that the
-	// revisions and what is next are of one moment.
-	list := `SELECT ` + revisionRead.Names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
+// TriggerHistories returns the revisions of the triggers of jobs since an instant.
+func (s *Store) TriggerHistories(ctx context.Context, since time.Time, jobs ...int64) ([]dispatcher.TriggerHistory, error) {
+	// $1 since, $2 the jobs. One statement, so that the revisions and what is next are of one moment.
+	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + revisionRead.Names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
 			a.name, c.next_fire_time, t.error
 		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + dispatch.WithClock + `
 			JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
-		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
-		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
+		WHERE r.job_id IN (SELECT id FROM b) AND (r.to_at IS NULL OR r.to_at > $1 OR r.cause = 'delete')
+		ORDER BY r.job_id, t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
 	err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
 		var next *int64
@@ -194,7 +206,7 @@ func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time
 		last := &records[len(records)-1]
 		last.Revisions = append(last.Revisions, r.TriggerRevision)
 		return err
-	}, list, job, since.UnixMilli()-settledLate)
+	}, list, append([]any{since.UnixMilli() - settledLate}, s.db.Batch(jobs)...)...)
 	return records, err
 }
 

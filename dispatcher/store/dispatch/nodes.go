@@ -121,6 +121,18 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	return s.noteServed(ctx)
 }
 
+// OutageSubject is the subject of the entries of RecordOutage in the audit log.
+const OutageSubject = "database"
+
+// RecordOutage notes that a node could not reach the database for some time, for explanations of fires that were due then.
+func (s *Store) RecordOutage(ctx context.Context, outage dispatcher.Outage) error {
+	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
+	defer cancel()
+	return s.Change(ctx, input.Change{Actor: "system", Now: outage.To}, func(ctx context.Context, t *Tx) error {
+		return t.AuditChange(ctx, AuditEntry{Action: "reconnect", Subject: OutageSubject, After: outage})
+	})
+}
+
 // The statements of a heartbeat. Their rows are nodes, each with values for the node itself: how many heartbeats
 // it has sent, whether a rollback paused it, whether one awaits a decision, and when the latest was settled.
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the

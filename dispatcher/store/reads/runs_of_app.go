@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
 // The history has no index of apps: it would cost each fire an entry, only for one list. The runs of an app are found
@@ -214,7 +215,11 @@ func (s *Store) RunsAt(ctx context.Context, keys []run.Key) ([]run.Run, error) {
 	const is = ` AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
 	picked := s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + db.UnendedRuns +
 		`) AS r WHERE ` + sameKey + ` UNION ALL SELECT * FROM (` + claimed + `)` + is
-	return db.Collect(ctx, s.db.Read, scanRun, RunQuery(picked), s.keysBatch(keys)...)
+	runs, err := db.Collect(ctx, s.db.Read, scanRun, RunQuery(picked), s.keysBatch(keys)...)
+	if err == nil {
+		err = dispatch.AddFirstStarts(ctx, s.db.Flavor, s.db.Read, runs)
+	}
+	return runs, err
 }
 
 // sameKey is the condition that a run r has a key b.

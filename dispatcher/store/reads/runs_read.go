@@ -94,10 +94,19 @@ func scanRun(row db.Scanner) (run.Run, error) {
 	return r, nil
 }
 
-// Runs reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
+// Runs returns a page of the latest runs, with the starts of their first attempts.
 func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
+	runs, err := s.latestRuns(ctx, query)
+	if err == nil {
+		err = dispatch.AddFirstStarts(ctx, s.db.Flavor, s.db.Read, runs)
+	}
+	return runs, err
+}
+
+// latestRuns reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
+func (s *Store) latestRuns(ctx context.Context, query dispatcher.RunQuery) ([]run.Run, error) {
 	of, err := s.IDsOf(ctx, query.App, query.Job, query.Trigger)
 	if err != nil {
 		return nil, err
@@ -123,9 +132,6 @@ func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]run.Run,
 	runs, err := db.Collect(ctx, s.db.Read, scanRun, RunQuery(page), w.Args...)
 	if err == nil && query.Parent != "" {
 		err = dispatch.AddEndpoints(ctx, s.db.Read, query.Parent, runs)
-	}
-	if err == nil && query.Job != "" {
-		err = dispatch.AddFirstStarts(ctx, s.db.Flavor, s.db.Read, runs)
 	}
 	return runs, err
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // retryFacts are the changes of a run by a failed attempt.
@@ -85,11 +87,17 @@ func testFirstStarts(t *testing.T, f *wing) {
 	_, start, due := f.failOnce()
 	first := func(state run.State) *time.Time {
 		t.Helper()
+		ofApp, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
+		f.Must(err)
 		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 		f.Must(err)
 		if len(listed) != 1 || listed[0].State != state {
 			t.Fatalf("got %+v, want one run that is %s", listed, state)
 		}
+		fixture.WantDiff(t, "in the list of the app", ofApp, listed)
+		strip, err := verify.Strip(t.Context(), f.Store, view.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 1, Now: due})
+		f.Must(err)
+		fixture.WantDiff(t, "late in the strip", start.Sub(listed[0].ScheduledAt), strip.Cells[0].Late.Std())
 		return listed[0].FirstStartedAt
 	}
 	fixture.WantDiff(t, "while it waits", &start, first(run.Retrying))

@@ -1,6 +1,7 @@
 package reads
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 func testVerify(t *testing.T, f *wing) {
@@ -133,7 +135,7 @@ func testExplain(t *testing.T, f *wing) {
 		fixture.Minutes(3):                       "run: its run is claimed",
 		fixture.Minutes(5):                       "misfire: it was missed, and the misfire decision was fire_once: late",
 		fixture.Minutes(7):                       "open: it is due, but " + paused,
-		fixture.Minutes(9):                       "planned: it is in the future, and " + paused,
+		fixture.Minutes(9):                       "planned: " + paused,
 		fixture.Minutes(2).Add(30 * time.Second): `none: "rate(1m0s)" in UTC does not fire at this time`,
 		fixture.T0.Add(-time.Minute):             "none: the trigger was not declared yet",
 		fixture.T0.AddDate(0, 0, -31):            "unknown: the history of the app only goes back to 2026-04-01T00:00:00.000Z",
@@ -191,8 +193,7 @@ func testExplainHolds(t *testing.T, f *wing) {
 	f.Must(f.PauseJob(ctx, "shop", "tick", "", true, why))
 	for at, want := range map[time.Time]string{
 		fixture.Minutes(3): `open: it is due, but the trigger or its job is paused by ann since 2026-05-01T10:02:00.000Z: "db migration"`,
-		fixture.Minutes(9): `planned: it is in the future, and the trigger or its job is paused by ann since 2026-05-01T10:02:00.000Z: ` +
-			`"db migration"`,
+		fixture.Minutes(9): `planned: the trigger or its job is paused by ann since 2026-05-01T10:02:00.000Z: "db migration"`,
 	} {
 		if got := f.Explain("tick", at, fixture.Minutes(4)); got != want {
 			t.Errorf("at %s, while the job is paused: got %q, want %q", at.Sub(fixture.T0), got, want)
@@ -203,20 +204,48 @@ func testExplainHolds(t *testing.T, f *wing) {
 	f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: false}}, by("eve", 7)))
 	f.Must(f.PutApp(ctx, access.App{Name: "shop", AppSpec: access.AppSpec{Enabled: true}}, by("eve", 9)))
 	f.SettleAll("tick", fixture.Minutes(10))
-	for at, want := range map[time.Time]string{
-		fixture.Minutes(3): "misfire: it was missed, and the misfire decision was fire_once: late; the trigger or its job was paused by ann " +
-			`from 2026-05-01T10:02:00.000Z to 2026-05-01T10:05:00.000Z: "db migration"`,
-		fixture.Minutes(6): "misfire: it was missed, and the misfire decision was fire_once: late",
-		fixture.Minutes(8): "misfire: it was missed, and the misfire decision was fire_once: late; the app was disabled or suspended by eve " +
-			"from 2026-05-01T10:07:00.000Z to 2026-05-01T10:09:00.000Z",
-		fixture.Minutes(12): "planned: it is in the future",
+	pause, err := f.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{Reason: "fair"}, by("ann", 11))
+	f.Must(err)
+	f.Must(f.EndAppPause(ctx, "shop", pause.ID, by("ann", 12)))
+	f.SettleAll("tick", fixture.Minutes(12))
+	outage := dispatcher.Outage{Node: fixture.NodeA, From: fixture.Minutes(13).Add(-time.Second), To: fixture.Minutes(14)}
+	f.Must(f.RecordOutage(ctx, outage))
+	for _, held := range f.ClaimAll(f.NextAdvance()) {
+		f.End(held, outage.To.Add(time.Second))
+	}
+	const missed = "misfire: it was missed, and the misfire decision was fire_once: "
+	held := map[int]string{
+		3:  `the trigger or its job was paused by ann from 2026-05-01T10:02:00.000Z to 2026-05-01T10:05:00.000Z: "db migration"; late`,
+		8:  "the app was disabled or suspended by eve from 2026-05-01T10:07:00.000Z to 2026-05-01T10:09:00.000Z; late",
+		11: `all jobs of app shop were paused by ann from 2026-05-01T10:11:00.000Z to 2026-05-01T10:12:00.000Z: "fair"; late`,
+	}
+	strip, err := verify.Strip(ctx, f.Store, view.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 20, Now: fixture.Minutes(14)})
+	f.Must(err)
+	for minute, want := range map[int]string{
+		3: missed + held[3], 6: missed + held[3], 8: missed + held[8], 11: missed + held[11],
+		13: "run: its run ended as succeeded at attempt 1; node " + fixture.NodeA.String() + " could not reach the database from " +
+			"2026-05-01T10:12:59.000Z to 2026-05-01T10:14:00.000Z",
+		15: "planned: it is in the future",
 	} {
-		if got := f.Explain("tick", at, fixture.Minutes(11)); got != want {
+		at := fixture.Minutes(minute)
+		if got := f.Explain("tick", at, fixture.Minutes(14)); got != want {
 			t.Errorf("at %s: got %q, want %q", at.Sub(fixture.T0), got, want)
 		}
+		for _, cell := range strip.Cells {
+			if got := string(cell.What) + ": " + cell.Why; cell.ScheduledAt.Equal(at) && got != want {
+				t.Errorf("cell at %s: got %q, want %q", at.Sub(fixture.T0), got, want)
+			}
+		}
 	}
+	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
+	f.Must(errors.Join(err, verify.AddHolds(ctx, f.Store, "shop", misfires)))
+	var reasons []string
+	for _, m := range misfires {
+		reasons = append(reasons, m.Reason)
+	}
+	fixture.WantDiff(t, "reasons of misfires", []string{held[11], held[8], held[3]}, reasons)
 	e, err := verify.Explain(ctx, f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "tick", At: fixture.Minutes(3),
-		Now: fixture.Minutes(11)})
+		Now: fixture.Minutes(14)})
 	f.Must(err)
 	var steps []string
 	for _, s := range e.Steps[:4] {
@@ -282,7 +311,7 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 		fixture.Minutes(7):  `none: calendar "freeze" excludes it`,
 		fixture.Minutes(9):  "open: it is due, but the app is disabled",
 		fixture.Minutes(10): "open: it is due, but the app is disabled",
-		fixture.Minutes(12): "planned: it is in the future, and the app is disabled", // two fires that the calendar excluded do not count
+		fixture.Minutes(12): "planned: the app is disabled", // two fires that the calendar excluded do not count
 		fixture.Minutes(15): "none: its repeat_count of 10 was used up",
 		fixture.Minutes(21): "none: it is after end_at 2026-05-01T10:20:00.000Z",
 	})
@@ -293,8 +322,8 @@ func testExplainDefinitions(t *testing.T, f *wing) {
 	now = fixture.Minutes(13)
 	check(map[time.Time]string{
 		fixture.Minutes(7): `none: calendar "freeze" excludes it`,
-		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted; the app is disabled or suspended " +
-			"by test since 2026-05-01T10:09:01.000Z",
-		fixture.Minutes(13): "none: the trigger had been removed",
+		fixture.Minutes(10): "misfire: it was missed, and the misfire decision was skip: the app is disabled or suspended by test since " +
+			"2026-05-01T10:09:01.000Z; the job was deleted",
+		fixture.Minutes(13): "none: the trigger was removed by test at 2026-05-01T10:12:00.000Z",
 	})
 }
