@@ -27,8 +27,8 @@ import (
 
 // Options tunes an API. The zero value works.
 type Options struct {
-	// Version is the version in the response of /version.
-	Version string
+	// Server is the response of /version, apart from the time zone data.
+	Server dispatcher.ServerVersion
 	// Ready returns an error if the engine is not ready; nil: only the database is checked. The error is logged, never
 	// sent.
 	Ready func(ctx context.Context) error

@@ -55,7 +55,7 @@ func TestRoutesNeedAToken(t *testing.T) {
 
 func TestProbesNeedNoToken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, api.Options{Version: "v1.2.3"})
+	w := newWorld(t, api.Options{Server: dispatcher.ServerVersion{Version: "v1.2.3"}})
 	for _, path := range []string{"/livez", "/readyz", "/version", "/openapi.json"} {
 		w.must(http.StatusOK, "GET", path, "", "Authorization:")
 		w.must(http.StatusOK, "HEAD", path, "", "Authorization:")

@@ -73,7 +73,9 @@ func (c *databaseCheck) check(ctx context.Context, now time.Time, ask func(conte
 
 // version gets the version of the server and of its time zone data.
 func (a *API) version(*request) (response, error) {
-	return response{body: dispatcher.ServerVersion{Version: a.opts.Version, Zones: schedule.ZonesVersion()}}, nil
+	server := a.opts.Server
+	server.Zones = schedule.ZonesVersion()
+	return response{body: server}, nil
 }
 
 // metrics gets the metrics of this node for Prometheus. Needs a token that is not bound to apps. Give it to Prometheus

@@ -86,11 +86,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if activated {
 		e.plan.Floors.Reset() // it may have missed notifications of changes
 	}
-	if from := e.fleet.EndOutage(); heartbeat.At.After(from) && !from.IsZero() {
-		if err := e.store.RecordOutage(ctx, dispatcher.Outage{Node: e.fleet.ID(), From: from, To: heartbeat.At}); err != nil {
-			e.log.WarnContext(ctx, "outage of the database is not recorded", "node", e.fleet.ID().String(), "since", from, "err", err)
-		}
-	}
+	e.recordOutage(ctx, heartbeat.At)
 	if activated || moved {
 		e.wakePoll.Notify()
 	}
@@ -98,6 +94,17 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 		e.wakeAdopt.Notify()
 	}
 	return nil
+}
+
+// recordOutage records the outage of the database that a heartbeat has ended, if there was one.
+func (e *Engine) recordOutage(ctx context.Context, to time.Time) {
+	from := e.fleet.EndOutage()
+	if from.IsZero() || !to.After(from) {
+		return
+	}
+	if err := e.store.RecordOutage(ctx, dispatcher.Outage{Node: e.fleet.ID(), From: from, To: to}); err != nil {
+		e.log.WarnContext(ctx, "outage of the database is not recorded", "node", e.fleet.ID().String(), "since", from, "err", err)
+	}
 }
 
 // report returns the node's report about itself for a heartbeat.

@@ -14,15 +14,16 @@ import (
 
 // alertCommand shows alerts, and acknowledges, mutes and tests them.
 type alertCommand struct {
-	List          alertListCommand          `cmd:"" help:"List the alerts of an app." example:"carillon alert list billing"`
-	Show          alertShowCommand          `cmd:"" help:"Show an alert as it is declared, and whether it is muted." example:"carillon alert show billing/on-call"`
-	Firing        alertFiringCommand        `cmd:"" help:"List what holds now: the conditions of jobs that alerts tell of." example:"carillon alert firing billing"`
-	Events        alertEventsCommand        `cmd:"" help:"List transitions of alerts, the latest first." example:"carillon alert events --app billing --since 24h"`
+	List          alertListCommand          `cmd:"" aliases:"ls" help:"List the alerts of an app." example:"carillon alert list billing"`
+	Show          alertShowCommand          `cmd:"" aliases:"describe" help:"Show an alert as it is declared, and whether it is muted." example:"carillon alert show billing/on-call"`
+	Firing        alertFiringCommand        `cmd:"" help:"List what holds now: the conditions of jobs that alerts tell of." example:"carillon alert firing billing/invoices"`
+	Events        alertEventsCommand        `cmd:"" help:"List transitions of alerts, the latest first." example:"carillon alert events billing --since 24h"`
 	Acknowledge   alertAcknowledgeCommand   `cmd:"" help:"Say that you know: nobody is told again until it ends." example:"carillon alert acknowledge billing/on-call invoices --reason 'the bank is down'"`
 	Unacknowledge alertUnacknowledgeCommand `cmd:"" help:"Take an acknowledgement back." example:"carillon alert unacknowledge billing/on-call invoices"`
 	Mute          alertMuteCommand          `cmd:"" help:"Notify nobody for a time; transitions are recorded." example:"carillon alert mute billing/on-call --until 8h --reason migration"`
 	Unmute        alertUnmuteCommand        `cmd:"" help:"Lift a mute." example:"carillon alert unmute billing/on-call"`
 	Test          alertTestCommand          `cmd:"" help:"Send a test notification." example:"carillon alert test billing/on-call --wait"`
+	Delete        deleteCommand             `cmd:"" hidden:""`
 }
 
 type alertListCommand struct{ appListFlags }
@@ -155,22 +156,25 @@ func windowOf(m alert.MuteWindow) string {
 }
 
 type alertStateFlags struct {
+	apiFlags
+	outputFlags
+	ofJobFlags
 	Alert string `placeholder:"ALERT" help:"Only of this alert."`
-	Job   string `placeholder:"JOB" help:"Only of this job."`
 }
 
 // alertFiringCommand lists active conditions.
-type alertFiringCommand struct {
-	appListFlags
-	alertStateFlags
-}
+type alertFiringCommand struct{ alertStateFlags }
 
 func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
+	app, job, err := f.names()
+	if err != nil {
+		return err
+	}
 	states := listOf[alert.State](func(api *client.Client, ctx context.Context, app string, page input.Page) (
 		client.List[alert.State], error) {
-		return api.AlertStates(ctx, alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true, Page: page})
+		return api.AlertStates(ctx, alert.StateQuery{App: app, Alert: f.Alert, Job: job, Firing: true, Page: page})
 	})
-	return states.show(ctx, c, f.appListFlags, stateTitles, stateRow)
+	return states.show(ctx, c, appListFlags{f.apiFlags, f.outputFlags, app}, stateTitles, stateRow)
 }
 
 const stateTitles = "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
@@ -198,16 +202,17 @@ func notificationOf(s alert.State) string {
 }
 
 type alertEventsCommand struct {
-	apiFlags
-	outputFlags
 	alertStateFlags
 	periodFlags
-	App   string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
-	Limit int    `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
+	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
 
 func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	from, to, err := e.period(time.Now())
+	if err != nil {
+		return err
+	}
+	app, job, err := e.names()
 	if err != nil {
 		return err
 	}
@@ -217,9 +222,9 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	}
 	events := newest[alert.Event]{"events", e.Limit, func(one alert.Event) time.Time { return one.At },
 		func(app string, page input.Page) (client.List[alert.Event], error) {
-			return api.AlertEvents(ctx, alert.EventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to, Page: page})
+			return api.AlertEvents(ctx, alert.EventQuery{App: app, Alert: e.Alert, Job: job, From: from, To: to, Page: page})
 		}}
-	all, err := events.ofApps(ctx, c, api, e.App)
+	all, err := events.ofApps(ctx, c, api, app)
 	if err != nil {
 		return err
 	}

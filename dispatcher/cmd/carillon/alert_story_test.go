@@ -232,12 +232,12 @@ func TestStoryOfAMutedAlert(t *testing.T) {
 	w.end(t, "import")
 	w.end(t, "close-books")
 	until(t, "both to be recorded", func() bool {
-		return strings.Count(w.says(t, "alert events --app shop"), "no, muted") == 2
+		return strings.Count(w.says(t, "alert events shop"), "no, muted") == 2
 	})
 	w.broken.Store(false)
 	w.end(t, "close-books")
 	until(t, "the recovery to be recorded", func() bool {
-		return strings.Contains(w.says(t, "alert events --app shop --job close-books"), "resolved")
+		return strings.Contains(w.says(t, "alert events shop/close-books"), "resolved")
 	})
 	w.says(t, "alert firing shop", "muted")
 	w.says(t, "alert unmute shop/channel", "notifies again")
@@ -263,7 +263,7 @@ func TestSecretsOfAlertsAreNotShown(t *testing.T) {
 	w.program.await(t, 1)
 	all := map[string]string{"logs": w.logs.String()}
 	for _, command := range []string{"alert list shop -o json", "alert show shop/on-call -o json", "alert firing shop -o json",
-		"alert events --app shop -o json", "run list --app shop -o json", "audit -o json", "export shop"} {
+		"alert events shop -o json", "run list shop -o json", "audit -o json", "export shop"} {
 		all[command] = w.says(t, command)
 	}
 	type list = struct{ Items []alert.State }

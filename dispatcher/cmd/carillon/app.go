@@ -23,11 +23,13 @@ import (
 
 // appCommand shows apps, sets their bounds, and moves them between installations.
 type appCommand struct {
-	Show     appShowCommand     `cmd:"" help:"Show an app with its bounds and what it uses of them." example:"carillon app show billing"`
-	Bounds   appBoundsCommand   `cmd:"" help:"Print or set the bounds of an app, as JSON." example:"carillon app bounds billing --set bounds.json"`
-	Defaults appDefaultsCommand `cmd:"" help:"Print or set what the jobs of an app get where they leave it out, as JSON." example:"carillon app defaults billing --set defaults.json"`
+	List     appListCommand     `cmd:"" aliases:"ls" help:"List apps." example:"carillon app list"`
+	Show     appShowCommand     `cmd:"" aliases:"describe" help:"Show an app with its bounds and what it uses of them." example:"carillon app show billing"`
+	Bounds   appBoundsCommand   `cmd:"" help:"Print or set the bounds of an app, as JSON." example:"carillon app bounds billing --set @bounds.json"`
+	Defaults appDefaultsCommand `cmd:"" help:"Print or set what the jobs of an app get where they leave it out, as JSON." example:"carillon app defaults billing --set @defaults.json"`
 	Suspend  appSuspendCommand  `cmd:"" help:"Stop an app until an operator resumes it." example:"carillon app suspend billing --reason \"floods a partner\""`
 	Resume   appResumeCommand   `cmd:"" help:"Lift the suspension of an app." example:"carillon app resume billing"`
+	Delete   deleteCommand      `cmd:"" hidden:""`
 
 	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation." example:"carillon app export billing"`
 	Import appImportCommand `cmd:"" help:"Create an app from what export printed." example:"carillon app import --disabled"`
@@ -178,7 +180,7 @@ func (i *appImportCommand) Run(ctx context.Context, c console) error {
 type appDefaultsCommand struct {
 	apiFlags
 	App string `arg:"" help:"Name of the app."`
-	Set string `placeholder:"FILE" help:"Set the defaults to the JSON in this file; - reads standard input. {} removes them. No stored job changes."`
+	Set string `placeholder:"JSON|@FILE|-" help:"Set the defaults to this JSON, that of a file, or that of standard input. {} removes them. No stored job changes."`
 }
 
 // Run sets the defaults if flags say so, and prints them as JSON.
@@ -204,7 +206,7 @@ func (d *appDefaultsCommand) Run(ctx context.Context, c console) error {
 
 // read decodes defaults as the API does.
 func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
-	text, err := readInput(c, d.Set)
+	text, from, err := readJSON(c, d.Set)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +222,8 @@ func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
 		err = errors.New("there is more than one JSON value")
 	}
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--set %s: %w; take the JSON that carillon app defaults %s prints", d.Set, err, d.App)}
+		return nil, &usageError{fmt.Errorf("--set: %s: %w; take the JSON that carillon app defaults %s prints, "+
+			"and write a file as @PATH", from, err, d.App)}
 	}
 	return defaults, nil
 }

@@ -17,6 +17,36 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+type appListCommand struct {
+	apiFlags
+	outputFlags
+}
+
+func (l *appListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	all, _, err := allPages(0, func(page input.Page) (client.List[access.App], error) { return api.Apps(ctx, page) })
+	if err != nil {
+		return err
+	}
+	return printList(l.outputFlags, c, all, "APP\tSTATE\tRETENTION\tDESCRIPTION", func(app access.App) []any {
+		return []any{app.Name, stateOfApp(app), app.Retention, app.Description}
+	})
+}
+
+// stateOfApp says whether nodes run the app.
+func stateOfApp(app access.App) stateCell {
+	switch {
+	case app.Bounds != nil && app.Bounds.Suspended:
+		return "suspended by an operator"
+	case app.Enabled:
+		return "enabled"
+	}
+	return "disabled by its owner"
+}
+
 type appShowCommand struct {
 	apiFlags
 	outputFlags
@@ -60,10 +90,7 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 // appLines returns the lines about an app, as name and value.
 func appLines(app access.App) [][2]string {
 	b, used := app.Bounds, app.Usage
-	state := map[bool]string{true: "enabled", false: "disabled by its owner"}[app.Enabled]
-	if b.Suspended {
-		state = "suspended by an operator"
-	}
+	state := string(stateOfApp(app))
 	// A missing list is the default; an empty one allows nothing.
 	list := func(entries []string, otherwise string) string {
 		if entries == nil {
@@ -183,7 +210,7 @@ func sayBreaks(w io.Writer, breaks *access.Breaks) {
 type appBoundsCommand struct {
 	apiFlags
 	App string `arg:"" help:"Name of the app."`
-	Set string `placeholder:"FILE" help:"Set the bounds to the JSON in this file; - reads standard input. What it leaves out gets its default."`
+	Set string `placeholder:"JSON|@FILE|-" help:"Set the bounds to this JSON, that of a file, or that of standard input. Bounds that it leaves out get their defaults."`
 }
 
 // Run sets the bounds if flags say so, and prints them as JSON.
@@ -210,7 +237,7 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 
 // read decodes bounds as the API does.
 func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
-	text, err := readInput(c, b.Set)
+	text, from, err := readJSON(c, b.Set)
 	if err != nil {
 		return bounds, err
 	}
@@ -220,7 +247,8 @@ func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
 		err = errors.New("there is more than one JSON value")
 	}
 	if err != nil {
-		return bounds, &usageError{fmt.Errorf("--set %s: %w; take the JSON that carillon app bounds %s prints", b.Set, err, b.App)}
+		return bounds, &usageError{fmt.Errorf("--set: %s: %w; take the JSON that carillon app bounds %s prints, "+
+			"and write a file as @PATH", from, err, b.App)}
 	}
 	return bounds, nil
 }

@@ -65,7 +65,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 		if err := os.WriteFile(file, []byte(`{"egress": {"hosts": ["127.0.0.1"]}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if said := command("bounds", "books", "--set", file); !strings.Contains(said, "Jobs outside the bounds: 1") ||
+		if said := command("bounds", "books", "--set", "@"+file); !strings.Contains(said, "Jobs outside the bounds: 1") ||
 			!strings.Contains(said, "broken: host") || !strings.Contains(said, "Alerts outside the bounds: 1") ||
 			!strings.Contains(said, "on-call: host") {
 			t.Errorf("setting the bounds says %q, want the job and the alert that they break", said)
@@ -101,7 +101,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 		}
 		command("resume", "books")
 		r.await(t, "the app to go on", func(all []arrival) bool { return len(all) > calls })
-		if _, errs, code := carillon(t, env, "app", "bounds", "books", "--set", os.DevNull); code != exitUsage {
+		if _, errs, code := carillon(t, env, "app", "bounds", "books", "--set", "@"+os.DevNull); code != exitUsage {
 			t.Errorf("bounds from an empty file: exit %d: %s", code, errs)
 		}
 	})

@@ -27,7 +27,7 @@ func TestDefaultsOfAnAppAreSetAndFillJobs(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return carillon(t, env, "app", "defaults", "books", "--set", file)
+		return carillon(t, env, "app", "defaults", "books", "--set", "@"+file)
 	}
 	out, errs, code := defaults(`{"timezone":"Europe/Berlin","retry":{"max_attempts":7},"misfire_policy":"skip"}`)
 	if code != 0 || !strings.Contains(out, `"Europe/Berlin"`) || !strings.Contains(out, `"5s"`) {

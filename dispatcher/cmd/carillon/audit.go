@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,10 +21,10 @@ import (
 type auditCommand struct {
 	apiFlags
 	outputFlags
-	App     string `placeholder:"APP" help:"Only entries of this app."`
+	ofFlags
 	Actor   string `placeholder:"NAME" help:"Only entries of this actor: the name or the id of a token, system or command line."`
 	Action  string `placeholder:"ACTION" help:"Only this action, such as put."`
-	Subject string `placeholder:"SUBJECT" help:"Only this subject, such as \"job nightly\"."`
+	Subject string `placeholder:"SUBJECT" help:"Only this subject, such as \"calendar holidays\". Not with a job or trigger, which is one."`
 	Refused bool   `help:"Only refused changes."`
 	Made    bool   `help:"Only changes that were made."`
 	periodFlags
@@ -32,10 +33,11 @@ type auditCommand struct {
 }
 
 func (a *auditCommand) query() (access.AuditQuery, error) {
-	query := access.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
+	query := access.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: a.Follow}
 	var problems []error
-	if a.App != "" {
-		query.Apps = []string{a.App}
+	err := a.selects(&query)
+	if err != nil {
+		problems = append(problems, err)
 	}
 	if a.Refused || a.Made {
 		query.Refused = &a.Refused
@@ -52,7 +54,6 @@ func (a *auditCommand) query() (access.AuditQuery, error) {
 	if a.Limit < 0 || a.Limit > 1000 {
 		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 1000; with --since, all entries are shown", a.Limit))
 	}
-	var err error
 	if query.From, query.To, err = a.period(time.Now()); err != nil {
 		problems = append(problems, err)
 	}
@@ -62,7 +63,26 @@ func (a *auditCommand) query() (access.AuditQuery, error) {
 	return query, nil
 }
 
-// Run prints entries, the oldest first.
+// selects sets the app and the subject of a query.
+func (a *auditCommand) selects(query *access.AuditQuery) error {
+	app, job, trigger, err := a.names()
+	if app != "" {
+		query.Apps = []string{app}
+	}
+	switch {
+	case err != nil:
+		return err
+	case job != "" && a.Subject != "":
+		return errors.New("--subject: a job or trigger is a subject; leave out one of them")
+	case trigger != "":
+		query.Subject = "job " + job + " trigger " + trigger
+	case job != "":
+		query.Subject = "job " + job
+	}
+	return nil
+}
+
+// Run prints entries, the latest first; with --follow, as they come.
 func (a *auditCommand) Run(ctx context.Context, c console) error {
 	query, err := a.query()
 	if err != nil {
@@ -72,26 +92,47 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var all []access.AuditEntry // for output as one JSON value
-	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e access.AuditEntry) error {
-		switch a.Output {
-		case outputJSON:
-			all = append(all, e)
-			return nil
-		case outputLines:
-			return printJSONLine(c.out, e)
+	if a.Follow {
+		f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e access.AuditEntry) error {
+			return a.print(c, []access.AuditEntry{e})
+		}}
+		if err := f.begin(ctx, a.Limit); err != nil {
+			return err
 		}
-		_, err := fmt.Fprintln(c.out, auditLine(e))
-		return err
-	}}
-	if err := f.begin(ctx, a.Limit, a.Follow); err != nil {
-		return err
-	}
-	switch {
-	case a.Follow:
 		return f.follow(ctx, c)
-	case a.Output == outputJSON:
+	}
+	left := a.Limit
+	if a.Since != "" {
+		left = math.MaxInt
+	}
+	var all []access.AuditEntry // for output as one JSON value; else a page is printed at once, because a log may be long
+	for more := true; more && left > 0; more = query.Cursor != "" {
+		query.Limit = min(left, pageSize)
+		page, err := api.Audit(ctx, query)
+		if err != nil {
+			return err
+		}
+		left, query.Cursor = left-len(page.Items), page.Next
+		if a.Output == outputJSON {
+			all = append(all, page.Items...)
+		} else if err := a.print(c, page.Items); err != nil {
+			return err
+		}
+	}
+	if a.Output == outputJSON {
+		return a.print(c, all)
+	}
+	return nil
+}
+
+func (a *auditCommand) print(c console, all []access.AuditEntry) error {
+	if a.Output != outputTable {
 		return printList(a.outputFlags, c, all, "", nil)
+	}
+	for _, e := range all {
+		if _, err := fmt.Fprintln(c.out, auditLine(e)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -116,41 +157,35 @@ type auditFollower struct {
 }
 
 // begin prints the existing entries: those from query.From on, or the latest ones up to limit.
-func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error {
+func (f *auditFollower) begin(ctx context.Context, limit int) error {
 	if !f.query.From.IsZero() {
 		return f.read(ctx, f.query, f.show)
 	}
-	if follow {
-		// Existing entries are not new, even those that are not among the latest.
-		now := access.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
-		page, err := f.api.Audit(ctx, now)
-		if err != nil {
+	// Existing entries are not new, even those that are not among the latest.
+	now := access.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
+	page, err := f.api.Audit(ctx, now)
+	if err != nil {
+		return err
+	}
+	if len(page.Items) > 0 {
+		f.latest = page.Items[0].At
+		before := f.query
+		before.From = f.latest.Add(-auditOverlap)
+		if err := f.read(ctx, before, f.know); err != nil {
 			return err
-		}
-		if len(page.Items) > 0 {
-			f.latest = page.Items[0].At
-			before := f.query
-			before.From = f.latest.Add(-auditOverlap)
-			if err := f.read(ctx, before, f.know); err != nil {
-				return err
-			}
 		}
 	}
 	if limit == 0 {
 		return nil
 	}
 	latest := f.query
-	latest.OldestFirst, latest.Limit = false, limit
-	var entries []access.AuditEntry
-	for len(entries) < limit {
-		page, err := f.api.Audit(ctx, latest)
-		if err != nil {
-			return err
-		}
-		entries = append(entries, page.Items...)
-		if latest.Limit, latest.Cursor = limit-len(entries), page.Next; page.Next == "" {
-			break
-		}
+	latest.OldestFirst = false
+	entries, _, err := allPages(limit, func(page input.Page) (client.List[access.AuditEntry], error) {
+		latest.Page = page
+		return f.api.Audit(ctx, latest)
+	})
+	if err != nil {
+		return err
 	}
 	for _, e := range slices.Backward(entries) {
 		if err := errors.Join(f.know(e), f.emit(e)); err != nil {

@@ -36,10 +36,10 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	if _, err := n.PutApp(t.Context(), access.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {
 		t.Fatal("a stale change was not refused")
 	}
-	out, errs, code := n.audit(t, "--app=books", "--made")
+	out, errs, code := n.audit(t, "books", "--made")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || errs != "" || len(lines) != 2 || !strings.Contains(lines[0], "put app books  revision 1") ||
-		!strings.HasSuffix(lines[1], "put app books  revision 2  changed: description") || !strings.Contains(lines[1], "  e2e (") ||
+	if code != 0 || errs != "" || len(lines) != 2 || !strings.Contains(lines[1], "put app books  revision 1") ||
+		!strings.HasSuffix(lines[0], "put app books  revision 2  changed: description") || !strings.Contains(lines[1], "  e2e (") ||
 		!strings.Contains(lines[1], "  127.0.0.1  ") {
 		t.Errorf("audit: exit %d, %s\n%s", code, errs, out)
 	}
@@ -47,28 +47,28 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 		out, _, _ = n.audit(t, "--refused")
 		return strings.HasSuffix(out, "put app books  refused: precondition_failed\n")
 	})
-	out, _, code = n.audit(t, "--app=books", "--output=jsonl", "--limit=2", "--made")
+	out, _, code = n.audit(t, "books", "--output=jsonl", "--limit=2", "--made")
 	var entry access.AuditEntry
 	lines = strings.Split(strings.TrimSpace(out), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || code != 0 || len(lines) != 2 ||
+	if err := json.Unmarshal([]byte(lines[0]), &entry); err != nil || code != 0 || len(lines) != 2 ||
 		entry.Subject != "app books" || entry.Revision != 2 {
 		t.Errorf("audit --json: exit %d, %v:\n%s", code, err, out)
 	}
 	all, _, _ := n.audit(t, "--since=2000-01-01T00:00:00Z", "--made")
 	latest, _, _ := n.audit(t, "--limit=1", "--made")
-	if !strings.HasSuffix(all, latest) || strings.Count(latest, "\n") != 1 || strings.Count(all, "\n") < 4 {
+	if !strings.HasPrefix(all, latest) || strings.Count(latest, "\n") != 1 || strings.Count(all, "\n") < 4 {
 		t.Errorf("all:\n%slatest:\n%s", all, latest)
 	}
 	for _, args := range [][]string{
 		{"--follow", "--until=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--since=x"},
-		{"--follow", "--output=json"}, {"--limit=1001"}, {"extra"},
+		{"--follow", "--output=json"}, {"--limit=1001"}, {"books", "extra"}, {"books/b", "--subject=x"},
 	} {
 		if _, errs, code := n.audit(t, args...); code != exitUsage {
 			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitUsage, errs)
 		}
 	}
 	for args, want := range map[string]int{
-		"--app=NONE": exitFailure, "--token=carillon_wrong": exitRefused, "--token=carillon_wrong --follow": exitRefused,
+		"NONE": exitFailure, "--token=carillon_wrong": exitRefused, "--token=carillon_wrong --follow": exitRefused,
 		"--endpoint=http://127.0.0.1:1": exitUnreachable,
 	} {
 		if _, errs, code := n.audit(t, strings.Fields(args)...); code != want || errs == "" {

@@ -13,8 +13,8 @@ import (
 // backfillCommand runs the scheduled times of past ranges.
 type backfillCommand struct {
 	Start  backfillStartCommand  `cmd:"" help:"Run the instants of a range, or count them." example:"carillon backfill start billing/invoices --from 2026-01-01T00:00:00Z --to 2026-01-31T23:59:59Z --dry-run"`
-	List   backfillListCommand   `cmd:"" help:"List the backfills of an app, the latest first." example:"carillon backfill list billing"`
-	Show   backfillShowCommand   `cmd:"" help:"Show a backfill and how far it is." example:"carillon backfill show billing/1k2j9fq3c8g00"`
+	List   backfillListCommand   `cmd:"" aliases:"ls" help:"List the backfills of an app or a job, the latest first." example:"carillon backfill list billing/invoices"`
+	Show   backfillShowCommand   `cmd:"" aliases:"describe" help:"Show a backfill and how far it is." example:"carillon backfill show billing/1k2j9fq3c8g00"`
 	Watch  backfillWatchCommand  `cmd:"" help:"Show how a backfill goes on until it ends. Exit code 8: not all of its runs succeeded." example:"carillon backfill watch billing/1k2j9fq3c8g00"`
 	Pause  backfillPauseCommand  `cmd:"" help:"Queue no more runs of a backfill." example:"carillon backfill pause billing/1k2j9fq3c8g00"`
 	Resume backfillResumeCommand `cmd:"" help:"Go on with a backfill that is paused." example:"carillon backfill resume billing/1k2j9fq3c8g00"`
@@ -61,6 +61,7 @@ func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
+		sayIfEmpty(c, count.Total)
 		return printObject(s.outputFlags, c, count, func(l *lines) {
 			l.add("instants", count.Total)
 			l.add("first", count.First)
@@ -72,25 +73,37 @@ func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
+	sayIfEmpty(c, begun.Total)
 	if s.Watch {
 		return watchBackfill(ctx, c, api, s.outputFlags, begun)
 	}
 	return printBackfill(c, s.outputFlags, begun)
 }
 
+// sayIfEmpty says why a backfill has nothing to do.
+func sayIfEmpty(c console, total int) {
+	if total == 0 {
+		fmt.Fprintln(c.err, "carillon: no trigger of the job has an instant in this range; "+
+			"intervals such as rate(5m) have none before they were declared")
+	}
+}
+
 type backfillListCommand struct {
 	apiFlags
 	outputFlags
-	App string `arg:"" help:"Name of the app."`
-	Job string `help:"Only those of this job."`
+	Of string `arg:"" name:"app[/job]" help:"The app, such as billing, or a job, such as billing/invoices."`
 }
 
 func (l *backfillListCommand) Run(ctx context.Context, c console) error {
+	app, job, _, err := cutOf(l.Of, "APP[/JOB]")
+	if err != nil {
+		return err
+	}
 	api, err := l.client(ctx)
 	if err != nil {
 		return err
 	}
-	query := repeat.BackfillQuery{App: l.App, Job: l.Job}
+	query := repeat.BackfillQuery{App: app, Job: job}
 	all, _, err := allPages(0, func(page input.Page) (client.List[repeat.Backfill], error) {
 		query.Page = page
 		return api.Backfills(ctx, query)

@@ -15,8 +15,8 @@ import (
 // bulkCommand applies one action to all jobs or runs that match a filter.
 type bulkCommand struct {
 	Start  bulkStartCommand  `cmd:"" help:"Do one thing to all jobs or runs of an app that the flags select, or count them." example:"carillon bulk start billing pause_jobs --label team=payments --dry-run"`
-	List   bulkListCommand   `cmd:"" help:"List the bulk actions of an app, the latest first." example:"carillon bulk list billing"`
-	Show   bulkShowCommand   `cmd:"" help:"Show a bulk action and how far it is." example:"carillon bulk show billing/1k2j9fq3c8g00"`
+	List   bulkListCommand   `cmd:"" aliases:"ls" help:"List the bulk actions of an app, the latest first." example:"carillon bulk list billing"`
+	Show   bulkShowCommand   `cmd:"" aliases:"describe" help:"Show a bulk action and how far it is." example:"carillon bulk show billing/1k2j9fq3c8g00"`
 	Watch  bulkWatchCommand  `cmd:"" help:"Show how a bulk action goes on until it ends. Exit code 8: it was cancelled." example:"carillon bulk watch billing/1k2j9fq3c8g00"`
 	Cancel bulkCancelCommand `cmd:"" help:"End a bulk action. What it has done stays done." example:"carillon bulk cancel billing/1k2j9fq3c8g00"`
 }

@@ -19,8 +19,10 @@ import (
 )
 
 type calendarCommand struct {
-	List calendarListCommand `cmd:"" help:"List the calendars of an app." example:"carillon calendar list billing"`
-	Show calendarShowCommand `cmd:"" help:"Show a calendar with its rules." example:"carillon calendar show billing/holidays"`
+	List calendarListCommand `cmd:"" aliases:"ls" help:"List the calendars of an app." example:"carillon calendar list billing"`
+	Show calendarShowCommand `cmd:"" aliases:"describe" help:"Show a calendar with its rules." example:"carillon calendar show billing/holidays"`
+
+	Delete deleteCommand `cmd:"" hidden:""`
 }
 
 type calendarListCommand struct{ appListFlags }

@@ -24,8 +24,8 @@ import (
 type contextCommand struct {
 	Set    contextSetCommand    `cmd:"" help:"Create or replace a context. The first one becomes the current one." example:"carillon context set prod --endpoint https://carillon.internal:8443 --token-file /run/secrets/carillon"`
 	Use    contextUseCommand    `cmd:"" help:"Make a context the current one." example:"carillon context use prod"`
-	List   contextListCommand   `cmd:"" help:"List the contexts, without their tokens." example:"carillon context list"`
-	Show   contextShowCommand   `cmd:"" help:"Show a context, without its token." example:"carillon context show prod"`
+	List   contextListCommand   `cmd:"" aliases:"ls" help:"List the contexts, without their tokens." example:"carillon context list"`
+	Show   contextShowCommand   `cmd:"" aliases:"describe" help:"Show a context, without its token." example:"carillon context show prod"`
 	Delete contextDeleteCommand `cmd:"" help:"Delete a context, and the token that it stores." example:"carillon context delete prod"`
 }
 
@@ -98,6 +98,25 @@ func readInput(c console, file string) ([]byte, error) {
 		return io.ReadAll(c.in)
 	}
 	return os.ReadFile(file)
+}
+
+// readJSON returns what a flag or an argument gives: JSON, @ and the path of a file, or - for standard input. from is where
+// it comes from, for errors.
+func readJSON(c console, given string) (text []byte, from string, err error) {
+	switch {
+	case given == "-":
+		from = "standard input"
+		text, err = io.ReadAll(io.LimitReader(c.in, input.MaxPayload+1))
+	case strings.HasPrefix(given, "@"):
+		from = "file " + plain(given[1:])
+		text, err = os.ReadFile(given[1:])
+	default:
+		return []byte(given), plain(input.Echo(given)), nil
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", from, err)
+	}
+	return bytes.TrimSpace(text), from, err
 }
 
 func changeContexts(change func(*contextFile) error) error {

@@ -16,12 +16,11 @@ import (
 
 // deadLetterCommand shows and replays runs that failed for good.
 type deadLetterCommand struct {
-	List   deadLetterListCommand   `cmd:"" help:"List runs that failed, timed out or were lost, the latest first." example:"carillon dead-letter list --app billing --class http_5xx --since 24h"`
+	List   deadLetterListCommand   `cmd:"" aliases:"ls" help:"List runs that failed, timed out or were lost, the latest first." example:"carillon dead-letter list billing --class http_5xx --since 24h"`
 	Replay deadLetterReplayCommand `cmd:"" group:"operate" help:"Retry dead letters, all or those that the flags select." example:"carillon dead-letter replay billing --class http_5xx --since 24h --dry-run"`
 }
 
 type deadLetterFlags struct {
-	Job   string `placeholder:"JOB" help:"Only of this job, or of a delivery that belongs to it, such as load.on_failure."`
 	Class string `placeholder:"CLASS" help:"Only those whose last attempt failed in this way, such as http_5xx."`
 	State string `placeholder:"STATE" help:"Only those in this state: failed, timed_out or lost."`
 	periodFlags
@@ -40,14 +39,14 @@ func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 		return repeat.DeadLetterQuery{}, &usageError{err}
 	}
 	return repeat.DeadLetterQuery{
-		Job: d.Job, Class: run.Class(d.Class), State: run.State(d.State), From: from, To: to,
+		Class: run.Class(d.Class), State: run.State(d.State), From: from, To: to,
 	}, nil
 }
 
 type deadLetterListCommand struct {
 	apiFlags
 	outputFlags
-	App string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
+	ofJobFlags
 	deadLetterFlags
 	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
@@ -58,8 +57,12 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	if d.Job != "" && d.App == "" || d.Limit < 0 || d.Limit > 100_000 {
-		return &usageError{errors.New("--job needs --app, and --limit is 0 to 100000")}
+	var app string
+	if app, query.Job, err = d.names(); err != nil {
+		return err
+	}
+	if d.Limit < 0 || d.Limit > 100_000 {
+		return &usageError{fmt.Errorf("--limit: %d is not between 0 and 100000", d.Limit)}
 	}
 	api, err := d.client(ctx)
 	if err != nil {
@@ -70,7 +73,7 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 			query.App, query.Page = app, page
 			return api.DeadLetters(ctx, query)
 		}}
-	all, err := letters.ofApps(ctx, c, api, d.App)
+	all, err := letters.ofApps(ctx, c, api, app)
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 type deadLetterReplayCommand struct {
 	apiFlags
 	outputFlags
-	App string `arg:"" help:"Name of the app."`
+	Of string `arg:"" name:"app[/job]" help:"The app, such as billing, a job, or a delivery that belongs to one, such as billing/load.on_failure."`
 	deadLetterFlags
 	DryRun bool `help:"Count them, and retry nothing."`
 	Yes    bool `help:"Retry them."`
@@ -102,10 +105,14 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	replay := repeat.DeadLetterReplay{Job: query.Job, Class: query.Class, State: query.State, From: query.From, To: query.To}
+	app, job, _, err := cutOf(d.Of, "APP[/JOB]")
+	if err != nil {
+		return err
+	}
+	replay := repeat.DeadLetterReplay{Job: job, Class: query.Class, State: query.State, From: query.From, To: query.To}
 	replay.SetDefaults()
 	if d.DryRun {
-		count, err := api.CountDeadLetters(ctx, d.App, replay)
+		count, err := api.CountDeadLetters(ctx, app, replay)
 		if err != nil {
 			return err
 		}
@@ -117,11 +124,13 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 			l.add("dead letters", fmt.Sprint(more, count.Count))
 		})
 	}
-	return d.replay(ctx, c, api, replay)
+	return d.replay(ctx, c, api, app, replay)
 }
 
 // replay retries batches until all were retried, the limit is reached or the API stops it.
-func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *client.Client, replay repeat.DeadLetterReplay) error {
+func (d *deadLetterReplayCommand) replay(
+	ctx context.Context, c console, api *client.Client, app string, replay repeat.DeadLetterReplay,
+) error {
 	var total repeat.Replayed
 	said := newProgress(c, "retried")
 	if d.Pace > 0 {
@@ -131,7 +140,7 @@ func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *cl
 		if left := d.Limit - total.Replayed; d.Limit > 0 {
 			replay.Limit = min(replay.Limit, left)
 		}
-		one, err := api.ReplayDeadLetters(ctx, d.App, replay)
+		one, err := api.ReplayDeadLetters(ctx, app, replay)
 		if err != nil {
 			return fmt.Errorf("after %d retried runs: %w", total.Replayed, err)
 		}

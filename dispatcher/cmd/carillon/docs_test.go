@@ -26,13 +26,13 @@ func TestCLIReferenceListsEveryCommandFlagAndVariable(t *testing.T) {
 	commands := 0
 	for _, command := range parser.Model.Leaves(true) {
 		commands++
-		if name := "`carillon " + command.Path() + "`"; !strings.Contains(page, name) {
+		if name := "`carillon " + pathOf(command) + "`"; !strings.Contains(page, name) {
 			t.Errorf("docs/reference/cli.md does not list the command %s", name)
 		}
 		for _, group := range command.AllFlags(true) {
 			for _, flag := range group {
 				if !strings.Contains(page, "--"+flag.Name) {
-					t.Errorf("docs/reference/cli.md does not list the flag --%s of carillon %s", flag.Name, command.Path())
+					t.Errorf("docs/reference/cli.md does not list the flag --%s of carillon %s", flag.Name, pathOf(command))
 				}
 				for _, env := range flag.Envs {
 					if !strings.Contains(page, env) {

@@ -301,7 +301,7 @@ func (v *verifyCommand) printLeaks(c console, leaks []dispatcher.Leak) error {
 }
 
 type misfireCommand struct {
-	List misfireListCommand `cmd:"" help:"List missed fires and what was decided about them, the latest first." example:"carillon misfire list --app billing --since 24h"`
+	List misfireListCommand `cmd:"" aliases:"ls" help:"List missed fires and what was decided about them, the latest first." example:"carillon misfire list billing --since 24h"`
 }
 
 type misfireListCommand struct {
@@ -324,7 +324,7 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 			query.App, query.Page = app, page
 			return api.Misfires(ctx, query)
 		}}
-	all, err := misfires.ofApps(ctx, c, api, m.App)
+	all, err := misfires.ofApps(ctx, c, api, query.App)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 
 // groupCommand shows and deletes endpoint groups.
 type groupCommand struct {
-	List   groupListCommand   `cmd:"" help:"List the endpoint groups of an app." example:"carillon group list billing"`
-	Show   groupShowCommand   `cmd:"" help:"Show an endpoint group as it is declared." example:"carillon group show billing/workers"`
+	List   groupListCommand   `cmd:"" aliases:"ls" help:"List the endpoint groups of an app." example:"carillon group list billing"`
+	Show   groupShowCommand   `cmd:"" aliases:"describe" help:"Show an endpoint group as it is declared." example:"carillon group show billing/workers"`
 	Status groupStatusCommand `cmd:"" help:"Show what a node knows of an endpoint group: its names of DNS and the states of its endpoints." example:"carillon group status billing/workers"`
 	Delete groupDeleteCommand `cmd:"" help:"Delete an endpoint group that no job uses." example:"carillon group delete billing/workers"`
 }
@@ -144,7 +144,7 @@ func (d *groupDeleteCommand) Run(ctx context.Context, c console) error {
 
 // endpointCommand lists and drains the endpoints of groups.
 type endpointCommand struct {
-	List   endpointListCommand   `cmd:"" help:"List the endpoints that a group has now." example:"carillon endpoint list billing/workers"`
+	List   endpointListCommand   `cmd:"" aliases:"ls" help:"List the endpoints that a group has now." example:"carillon endpoint list billing/workers"`
 	Drain  endpointDrainCommand  `cmd:"" help:"Send an endpoint no new runs until it is resumed." example:"carillon endpoint drain billing/workers worker-1"`
 	Resume endpointResumeCommand `cmd:"" help:"Let a drained endpoint get runs again." example:"carillon endpoint resume billing/workers worker-1"`
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -20,37 +18,15 @@ import (
 
 // jobCommand shows, runs, pauses and renames jobs.
 type jobCommand struct {
-	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
-	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
+	List   jobListCommand   `cmd:"" aliases:"ls" help:"List jobs with their state, latest result and next fire." example:"carillon job list billing --result failed"`
+	Show   jobShowCommand   `cmd:"" aliases:"describe" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
 	Strip  jobStripCommand  `cmd:"" help:"Show the latest and the next scheduled times of a trigger, and what became of each. Exit code 8: one is missing." example:"carillon job strip billing/invoices/berlin --past 10 --next 3"`
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
 	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
 	State  jobStateCommand  `cmd:"" help:"Look at the state that a job's runs carry, set it or clear it."`
+	Delete deleteCommand    `cmd:"" hidden:""`
 	Rename jobRenameCommand `cmd:"" group:"operate" help:"Rename a job, or triggers of it." example:"carillon job rename billing/invoices bills --trigger berlin=frankfurt"`
-}
-
-type jobListCommand struct {
-	appListFlags
-	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
-}
-
-func (l *jobListCommand) Validate() error {
-	if err := input.Labels(l.Label).Validate(); err != nil {
-		return fmt.Errorf("--label: %w", err)
-	}
-	return nil
-}
-
-func (l *jobListCommand) Run(ctx context.Context, c console) error {
-	jobs := listOf[dispatcher.Job](func(api *client.Client, ctx context.Context, app string, page input.Page) (
-		client.List[dispatcher.Job], error) {
-		page.Labels = l.Label
-		return api.Jobs(ctx, app, page)
-	})
-	return jobs.show(ctx, c, l.appListFlags, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
-		return []any{job.App + "/" + job.Name, stateOfJob(job), len(job.Triggers), nextFire(job), len(job.Warnings)}
-	})
 }
 
 // stateOfJob returns the most important state of a job for an operator.
@@ -70,20 +46,6 @@ func stateOfJob(job dispatcher.Job) stateCell {
 		return stateCell(broken)
 	}
 	return stateCell(strings.ToLower(string(job.State)))
-}
-
-// nextFire returns the earliest fire of the unpaused triggers of a job.
-func nextFire(job dispatcher.Job) any {
-	var first *time.Time
-	for _, t := range job.Triggers {
-		if t.Enabled && t.State == dispatcher.TriggerWaiting && t.NextFireTime != nil && (first == nil || t.NextFireTime.Before(*first)) {
-			first = t.NextFireTime
-		}
-	}
-	if first == nil {
-		return "none"
-	}
-	return first
 }
 
 type jobFlags struct {
@@ -194,7 +156,7 @@ func concurrencyOf(job dispatcher.Job) string {
 
 // jobStateCommand shows and changes the state that the runs of a job carry.
 type jobStateCommand struct {
-	Show  jobStateShowCommand  `cmd:"" help:"Show the state that the next run of a job gets." example:"carillon job state show billing/invoices"`
+	Show  jobStateShowCommand  `cmd:"" aliases:"describe" help:"Show the state that the next run of a job gets." example:"carillon job state show billing/invoices"`
 	Set   jobStateSetCommand   `cmd:"" group:"operate" help:"Set the state that the next run of a job gets." example:"carillon job state set billing/invoices '{\"cursor\": 4711}'"`
 	Clear jobStateClearCommand `cmd:"" group:"operate" help:"Clear the state that a job's runs carry." example:"carillon job state clear billing/invoices"`
 }
@@ -229,21 +191,16 @@ func discarded(run string) string {
 
 type jobStateSetCommand struct {
 	jobFlags
-	State    string `arg:"" help:"JSON of at most 4 KiB; - reads it from standard input."`
+	State    string `arg:"" name:"json|@file|-" help:"JSON of at most 4 KiB, @ and the path of a file with it, or - for standard input."`
 	Revision int64  `placeholder:"N" help:"Only if this is the revision of the state that is there."`
 }
 
 func (s *jobStateSetCommand) Run(ctx context.Context, c console) error {
-	text := s.State
-	if text == "-" {
-		most := int64(4*run.MaxCarriedState + 1)
-		read, err := io.ReadAll(io.LimitReader(c.in, most))
-		if err != nil {
-			return fmt.Errorf("read the state: %w", err)
-		}
-		text = strings.TrimSpace(string(read))
+	text, _, err := readJSON(c, s.State)
+	if err != nil {
+		return err
 	}
-	state, err := run.ReadCarriedState([]byte(text))
+	state, err := run.ReadCarriedState(text)
 	if err != nil {
 		return fmt.Errorf("%w; give JSON, such as '{\"cursor\": 4711}'", err)
 	}

@@ -1,21 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -33,23 +28,15 @@ type payloadFlags struct {
 
 // read returns the payload; nil if none was given.
 func (f payloadFlags) read(c console) (json.RawMessage, error) {
-	text, from := []byte(f.Payload), "--payload"
-	var err error
-	switch {
-	case f.Payload == "":
+	if f.Payload == "" {
 		return nil, nil
-	case f.Payload == "-":
-		from = "standard input"
-		text, err = io.ReadAll(io.LimitReader(c.in, input.MaxPayload+1))
-	case strings.HasPrefix(f.Payload, "@"):
-		from = "file " + plain(f.Payload[1:])
-		text, err = os.ReadFile(f.Payload[1:])
 	}
+	text, from, err := readJSON(c, f.Payload)
 	if err != nil {
-		return nil, fmt.Errorf("read the payload from %s: %w", from, err)
+		return nil, err
 	}
-	if text = bytes.TrimSpace(text); !json.Valid(text) {
-		return nil, &usageError{fmt.Errorf("%s: the payload is not JSON; write a text in quotes, and a file as @PATH", from)}
+	if !json.Valid(text) {
+		return nil, &usageError{fmt.Errorf("--payload: %s is not JSON; write a text in quotes, and a file as @PATH", from)}
 	}
 	return text, nil
 }
@@ -96,12 +83,15 @@ func (r *runCancelCommand) Run(ctx context.Context, c console) error {
 	return r.call(ctx, c, (*client.Client).CancelRun)
 }
 
-// printRunLine prints a run; for people, as one line.
-func printRunLine(c console, o outputFlags, run run.Run) error {
+// printRunLine prints a run; for people, as one line, below the titles unless they have been printed.
+func printRunLine(c console, o outputFlags, run run.Run, titled bool) error {
 	if o.Output != outputTable {
 		return printObject(o, c, run, nil)
 	}
 	t := &table{}
+	if !titled {
+		t = newTable(runTitles)
+	}
 	t.add(runCells(run)...)
 	return t.show(c)
 }

@@ -27,6 +27,7 @@ var version = "0.0.0-dev"
 // cli is the command line; kong fills it from flags and the environment. Each command has an example.
 type cli struct {
 	nodeCommands
+	startCommands
 	lookCommands
 	operateCommands
 	declareCommands
@@ -46,6 +47,12 @@ type nodeCommands struct {
 	Secret  secretCommand  `cmd:"" group:"node" help:"Create and replace the keys of stored secrets."`
 }
 
+// startCommands show where to look.
+type startCommands struct {
+	Attention attentionCommand `cmd:"" group:"look" help:"Show what needs the attention of a person on call." example:"carillon attention billing"`
+	Open      openCommand      `cmd:"" group:"look" help:"Print the address of a page of the console, and open it in a browser." example:"carillon open billing/invoices"`
+}
+
 // lookCommands show what happens.
 type lookCommands struct {
 	Job       jobCommand        `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
@@ -59,7 +66,7 @@ type lookCommands struct {
 	Explain   explainCommand    `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
 	Verify    verifyCommand     `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
 	Alert     alertCommand      `cmd:"" group:"look" help:"See what alerts tell of, acknowledge it, mute and test alerts."`
-	Audit     auditCommand      `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
+	Audit     auditCommand      `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit billing/invoices --since 24h"`
 	Calendar  calendarCommand   `cmd:"" group:"look" help:"Look at calendars."`
 	Group     groupCommand      `cmd:"" group:"look" help:"Look at endpoint groups."`
 	Slot      slotCommand       `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
@@ -67,7 +74,7 @@ type lookCommands struct {
 
 // operateCommands change what happens.
 type operateCommands struct {
-	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
+	App      appCommand      `cmd:"" group:"operate" help:"List and show apps, set their bounds, suspend them, or move them between installations."`
 	Bulk     bulkCommand     `cmd:"" group:"operate" help:"Pause, resume or run all jobs, or cancel or retry all runs, that a filter selects."`
 	Backfill backfillCommand `cmd:"" group:"operate" help:"Run the instants of a range."`
 	Pause    pauseCommand    `cmd:"" group:"operate" help:"Pause apps, or their jobs with some labels."`
@@ -182,13 +189,7 @@ func execute(ctx context.Context, args []string, c console) int {
 	unreadable, fileErr := settings.LoadFile()
 	found, credentialErr := settings.LoadCredentials()
 	fileErr = errors.Join(fileErr, credentialErr)
-	args = slices.Clone(args)
-	ago := regexp.MustCompile(`^-(\d[\d.]*[a-z]+)$`) // a time such as -2h, which the parser would take for a flag
-	for i, arg := range args {
-		if args[0] == "explain" {
-			args[i] = ago.ReplaceAllString(arg, "$1 ago")
-		}
-	}
+	args = withTimesAgo(args)
 	var commands cli
 	exited := -1
 	parser := newParser(&commands, c, func(code int) { exited = code },
@@ -201,7 +202,7 @@ func execute(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
-		return fail(c, &usageError{explainSettings(found.Explain(err), unreadable)})
+		return fail(c, &usageError{explainSettings(withoutGuess(found.Explain(err)), unreadable)})
 	}
 	if err := commands.use(); err != nil {
 		return fail(c, &usageError{err})
@@ -214,6 +215,27 @@ func execute(ctx context.Context, args []string, c console) int {
 		err = explainSettings(err, unreadable)
 	}
 	return fail(c, err)
+}
+
+// withTimesAgo replaces a time such as -2h, which the parser would take for a flag.
+func withTimesAgo(args []string) []string {
+	ago := regexp.MustCompile(`^-(\d[\d.]*[a-z]+)$`)
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if args[0] == "explain" {
+			args[i] = ago.ReplaceAllString(arg, "$1 ago")
+		}
+	}
+	return args
+}
+
+// withoutGuess returns a parser's error without its guess that a flag was meant as the value of the one before it.
+func withoutGuess(err error) error {
+	guess := regexp.MustCompile(`^(--\S+: )expected .* but got ("[^"]*") \([a-z]* flag\); perhaps try .*$`)
+	if m := guess.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%sneeds a value, and %s is a flag", m[1], m[2])
+	}
+	return err
 }
 
 // explainSettings adds to an error about a setting that the user may not read the file of settings.

@@ -12,7 +12,7 @@ import (
 )
 
 type nodeCommand struct {
-	List   nodeListCommand   `cmd:"" help:"List the nodes with state, load, share and clock offset." example:"carillon node list"`
+	List   nodeListCommand   `cmd:"" aliases:"ls" help:"List the nodes with state, load, share and clock offset." example:"carillon node list"`
 	Pause  nodePauseCommand  `cmd:"" help:"Stop a node from claiming runs until it is resumed." example:"carillon node pause 017bf3d1bf2ea5bd"`
 	Resume nodeResumeCommand `cmd:"" help:"Let a paused node claim runs again." example:"carillon node resume 017bf3d1bf2ea5bd"`
 	Drain  nodeDrainCommand  `cmd:"" help:"Let a node end its runs and then its process." example:"carillon node drain 017bf3d1bf2ea5bd"`
@@ -86,7 +86,7 @@ func (n *nodeDrainCommand) Run(ctx context.Context, c console) error {
 
 // slotCommand shows the slots of jobs, and frees them.
 type slotCommand struct {
-	List    slotListCommand    `cmd:"" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
+	List    slotListCommand    `cmd:"" aliases:"ls" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
 	Release slotReleaseCommand `cmd:"" group:"operate" help:"Free the slots of a run that has ended. If its request is still in flight, another run may overlap with it." example:"carillon slot release 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 }
 

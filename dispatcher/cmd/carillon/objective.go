@@ -8,21 +8,37 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // objectiveCommand shows the objectives of jobs and their status.
 type objectiveCommand struct {
-	List objectiveListCommand `cmd:"" help:"List the jobs with an objective, and how they do." example:"carillon objective list billing"`
-	Show objectiveShowCommand `cmd:"" help:"Show how a job does by its objective." example:"carillon objective show billing/invoices"`
+	List objectiveListCommand `cmd:"" aliases:"ls" help:"List the jobs with an objective, and how they do." example:"carillon objective list billing"`
+	Show objectiveShowCommand `cmd:"" aliases:"describe" help:"Show how a job does by its objective." example:"carillon objective show billing/invoices"`
 }
 
-type objectiveListCommand struct{ appListFlags }
+type objectiveListCommand struct {
+	apiFlags
+	outputFlags
+	ofJobFlags
+}
 
 func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
+	app, job, err := o.names()
+	if err != nil {
+		return err
+	}
+	list := listBy((*client.Client).Objectives)
+	if job != "" {
+		list = func(api *client.Client, ctx context.Context, app string, _ input.Page) (client.List[dispatcher.ObjectiveStatus], error) {
+			one, err := api.Objective(ctx, app, job)
+			return client.List[dispatcher.ObjectiveStatus]{Items: []dispatcher.ObjectiveStatus{one}}, err
+		}
+	}
 	titles := "JOB\tOBJECTIVE\tATTAINED\tBUDGET LEFT\tBURNS 1H\tBURNS 6H\tBURNS 3D"
-	return listBy((*client.Client).Objectives).show(ctx, c, o.appListFlags, titles, func(s dispatcher.ObjectiveStatus) []any {
+	return list.show(ctx, c, appListFlags{o.apiFlags, o.outputFlags, app}, titles, func(s dispatcher.ObjectiveStatus) []any {
 		return []any{s.App + "/" + s.Job, objectiveOf(&s.Objective), attained(s), percent(s.BudgetLeft), burnRate(s, "1h"), burnRate(s, "6h"),
 			burnRate(s, "3d")}
 	})

@@ -133,6 +133,39 @@ func cutPath(argument, form string, required int) ([]string, error) {
 	return append(parts, make([]string, most-len(parts))...), nil
 }
 
+// ofFlags name what a list is about.
+type ofFlags struct {
+	Of string `arg:"" optional:"" name:"app[/job[/trigger]]" help:"Only of this app, job or trigger, such as billing, billing/invoices or billing/invoices/berlin. Default: all that the token may see."`
+}
+
+// names returns the names of the app, the job and the trigger; empty: all.
+func (f ofFlags) names() (app, job, trigger string, err error) {
+	return cutOf(f.Of, "APP[/JOB[/TRIGGER]]")
+}
+
+// ofJobFlags name what a list is about that knows no triggers.
+type ofJobFlags struct {
+	Of string `arg:"" optional:"" name:"app[/job]" help:"Only of this app or job, such as billing or billing/invoices. Default: all that the token may see."`
+}
+
+// names returns the names of the app and the job; empty: all.
+func (f ofJobFlags) names() (app, job string, err error) {
+	app, job, _, err = cutOf(f.Of, "APP[/JOB]")
+	return app, job, err
+}
+
+func cutOf(argument, form string) (app, job, trigger string, err error) {
+	if argument == "" {
+		return "", "", "", nil
+	}
+	names, err := cutPath(argument, form, 1)
+	if err != nil {
+		return "", "", "", err
+	}
+	names = append(names, "") // the form may have no trigger
+	return names[0], names[1], names[2], nil
+}
+
 // named returns a client, and the names in an argument such as APP/JOB.
 func (a *apiFlags) named(ctx context.Context, argument, form string) (api *client.Client, app, name string, err error) {
 	names, err := cutPath(argument, form, 2)

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // pauseCommand adds, lists and removes pauses of apps.
 type pauseCommand struct {
 	Add    pauseAddCommand    `cmd:"" help:"Pause an app, or its jobs with some labels, also those that come later." example:"carillon pause add billing --label team=payments --reason \"the ledger is being migrated\" --until 2h"`
-	List   pauseListCommand   `cmd:"" help:"List the pauses of apps." example:"carillon pause list billing"`
+	List   pauseListCommand   `cmd:"" aliases:"ls" help:"List the pauses of apps and jobs." example:"carillon pause list billing"`
 	Remove pauseRemoveCommand `cmd:"" help:"End a pause of an app." example:"carillon pause remove billing 7k3v2q5x7abc"`
 }
 
@@ -82,17 +82,43 @@ func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
 
 type pauseListCommand struct{ appListFlags }
 
+// Run prints the pauses of apps, and of single jobs.
 func (l *pauseListCommand) Run(ctx context.Context, c console) error {
-	pauses := listOf[dispatcher.AppPause](func(api *client.Client, ctx context.Context, app string, _ input.Page) (
-		client.List[dispatcher.AppPause], error) {
-		return api.AppPauses(ctx, app)
-	})
-	return pauses.show(ctx, c, l.appListFlags, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
-		until := any("it is removed")
-		if p.Until != nil {
-			until = *p.Until
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
+	}
+	var all []view.StandingPause
+	for _, app := range apps {
+		found, err := api.AppPauses(ctx, app)
+		if err != nil {
+			return err
 		}
-		return []any{p.App, p.ID, cmp.Or(p.Labels.String(), "all"), p.PausedBy, p.PausedAt, until, p.Reason}
+		for _, p := range found.Items {
+			all = append(all, view.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
+				PausedBy: p.PausedBy, PausedAt: &p.PausedAt, PauseReason: p.Reason, PausedUntil: p.Until}})
+		}
+		jobs, err := summaries(ctx, c, api, dispatcher.JobQuery{Apps: []string{app}})
+		if err != nil {
+			return err
+		}
+		for _, job := range jobs {
+			if job.Paused {
+				all = append(all, view.StandingPause{App: app, Job: job.Name, Pause: job.Pause})
+			}
+		}
+	}
+	titles := "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON"
+	return printList(l.outputFlags, c, all, titles, func(p view.StandingPause) []any {
+		until := any(map[bool]string{true: "it is removed", false: "it is resumed"}[p.Job == ""])
+		if p.PausedUntil != nil {
+			until = *p.PausedUntil
+		}
+		return []any{p.App, cmp.Or(p.AppPause, "-"), cmp.Or(p.Job, p.Labels.String(), "all"), p.PausedBy, p.PausedAt, until, p.PauseReason}
 	})
 }
 

@@ -39,7 +39,7 @@ func TestPauseByLabelIsSeenByEveryCommand(t *testing.T) {
 		{"job list", "shop", "paused"},
 		{"job show", "shop/orders", who},
 		{"app show", "shop", who},
-		{"audit", "--app shop --action pause", "pause " + pause.ID},
+		{"audit", "shop --action pause", "pause " + pause.ID},
 	} {
 		if out := run(tt.command, tt.args); !strings.Contains(out, tt.want) {
 			t.Errorf("carillon %s %s prints\n%swithout %q", tt.command, tt.args, out, tt.want)

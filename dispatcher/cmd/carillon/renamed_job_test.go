@@ -64,8 +64,8 @@ func TestExplainFollowsARenamedAndADeletedJob(t *testing.T) {
 	need.Step(t, "processes")
 	t.Parallel()
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("billing", "old", "http://127.0.0.1:1/", map[string]string{"daily": "0 0 6 * * ?"}),
-		client.Condition{Absent: true}))
+	old := webhookJob("billing", "old", "http://127.0.0.1:1/", map[string]string{"daily": "0 0 6 * * ?"})
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), old, client.Condition{Absent: true}))
 	must[dispatcher.Job](t)(n.RenameJob(t.Context(), "billing", "old", dispatcher.JobRename{Name: "mid"}, client.Condition{Existing: true}))
 	must[dispatcher.Job](t)(n.RenameJob(t.Context(), "billing", "mid", dispatcher.JobRename{Name: "new"}, client.Condition{Existing: true}))
 	check := func(out, err []string, names ...string) {
@@ -80,12 +80,15 @@ func TestExplainFollowsARenamedAndADeletedJob(t *testing.T) {
 		}
 	}
 	check([]string{"billing/new/daily at ", "none: the trigger was not declared yet"},
-		[]string{"job billing/old was renamed to mid by e2e at ", "job billing/mid was renamed to new by e2e at "}, "billing/old", "billing/old/daily")
+		[]string{"job billing/old was renamed to mid by e2e at ", "job billing/mid was renamed to new by e2e at "},
+		"billing/old", "billing/old/daily")
 	if err := n.DeleteJob(t.Context(), "billing", "new", client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
-	check([]string{"none: the trigger was not declared yet"}, []string{"job billing/new was deleted by e2e at "}, "billing/old", "billing/new/daily")
-	if _, errs, code := carillon(t, env, "explain", "billing/never", "06:00"); code != exitMissing || !strings.Contains(errs, "billing/never") {
+	check([]string{"none: the trigger was not declared yet"}, []string{"job billing/new was deleted by e2e at "},
+		"billing/old", "billing/new/daily")
+	_, errs, code := carillon(t, env, "explain", "billing/never", "06:00")
+	if code != exitMissing || !strings.Contains(errs, "billing/never") {
 		t.Errorf("explain a job that never existed: exit %d: %s", code, errs)
 	}
 }

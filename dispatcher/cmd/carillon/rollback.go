@@ -13,7 +13,7 @@ import (
 
 // rollbackCommand shows and resolves a rollback of the database. Declaring one needs only the database, and no node.
 type rollbackCommand struct {
-	Show    rollbackShowCommand    `cmd:"" help:"Show whether the database was rolled back, and how that was detected." example:"carillon rollback show"`
+	Show    rollbackShowCommand    `cmd:"" aliases:"describe" help:"Show whether the database was rolled back, and how that was detected." example:"carillon rollback show"`
 	Declare rollbackDeclareCommand `cmd:"" help:"Declare that the database was restored, before you start nodes that could not detect it." example:"carillon rollback declare --database postgres://carillon@db/carillon"`
 	Skip    rollbackSkipCommand    `cmd:"" help:"Mark all scheduled times up to now as skipped and live runs as lost, then resume. Nothing is sent twice." example:"carillon rollback skip"`
 	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids." example:"carillon rollback replay"`

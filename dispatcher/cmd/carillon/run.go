@@ -16,8 +16,8 @@ import (
 
 // runCommand shows runs, repeats and cancels them.
 type runCommand struct {
-	List     runListCommand     `cmd:"" help:"List runs, the latest first." example:"carillon run list --failed --since 1h"`
-	Show     runShowCommand     `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses." example:"carillon run show 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	List     runListCommand     `cmd:"" aliases:"ls" help:"List runs, the latest first." example:"carillon run list --failed --since 1h"`
+	Show     runShowCommand     `cmd:"" aliases:"describe" help:"Show a run with its attempts, the time of each phase, and the responses." example:"carillon run show 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 	Watch    runWatchCommand    `cmd:"" help:"Show each change of a run until it ends. Exit code 8: it did not succeed." example:"carillon run watch 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 	Log      runLogCommand      `cmd:"" help:"Print the log that an executor of XXL-JOB keeps of a run." example:"carillon run log 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 	Retry    runRetryCommand    `cmd:"" group:"operate" help:"Queue a run that has ended again, under the same event id." example:"carillon run retry 01k7zq8w0v2s9x4t6b3n5m7p1r --wait"`
@@ -42,7 +42,7 @@ func (r *runFlags) call(ctx context.Context, c console, change func(*client.Clie
 	if err != nil {
 		return err
 	}
-	return printRunLine(c, r.outputFlags, changed)
+	return printRunLine(c, r.outputFlags, changed, false)
 }
 
 type runShowCommand struct {
@@ -251,7 +251,7 @@ func (r *runEndFlags) end(ctx context.Context, c console,
 	if err != nil {
 		return err
 	}
-	return printRunLine(c, r.outputFlags, run)
+	return printRunLine(c, r.outputFlags, run, false)
 }
 
 // runLogCommand prints the log of a run on an XXL-JOB executor.

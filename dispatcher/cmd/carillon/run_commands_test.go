@@ -40,11 +40,11 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 	for _, app := range []string{"crm", "shop"} {
 		do(exitNegative, "job run "+app+"/orders --wait")
 	}
-	found := do(0, "run list --app shop --failed --since 1h -o jsonl")
+	found := do(0, "run list shop --failed --since 1h -o jsonl")
 	if strings.Count(found, "\n") != 1 || !strings.Contains(found, `"app":"shop"`) {
 		t.Fatalf("the failed runs of shop are\n%s", found)
 	}
-	rows := strings.Split(strings.TrimSpace(do(0, "run list --failed --job orders --app shop")), "\n")
+	rows := strings.Split(strings.TrimSpace(do(0, "run list shop/orders --failed")), "\n")
 	id := strings.Fields(rows[len(rows)-1])[0]
 	if out := do(0, "run retry "+id+" --wait"); !strings.Contains(out, "succeeded") {
 		t.Errorf("retry prints\n%s", out)
@@ -54,7 +54,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 	}
 	for line, want := range map[string]int{
 		"run list": 2, "run list --failed": 1, "run list --state succeeded,failed": 2, "run list --limit 1": 1,
-		"run list --app crm": 1, "run list --until 1h": 0, "run list --since 2020-01-01T00:00:00Z --limit 0": 2,
+		"run list crm": 1, "run list --until 1h": 0, "run list --since 2020-01-01T00:00:00Z --limit 0": 2,
 	} {
 		if out := do(0, line+" -o jsonl"); strings.Count(out, "\n") != want {
 			t.Errorf("carillon %s lists\n%s, want %d", line, out, want)
@@ -68,8 +68,8 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 		t.Errorf("runs of several apps come as %v, want the latest first", order)
 	}
 	for line, want := range map[string]int{
-		"run list --state broken": exitUsage, "run list --job orders": exitUsage, "run list --since yesterday": exitUsage,
-		"run list --limit -1": exitUsage, "run list --app none": exitMissing, "run list --app shop --job none": exitMissing,
+		"run list --state broken": exitUsage, "run list shop/orders/nightly/x": exitUsage, "run list --since yesterday": exitUsage,
+		"run list --limit -1": exitUsage, "run list none": exitMissing, "run list shop/none": exitMissing,
 		"job run shop/none": exitMissing, "job run shop": exitUsage, "job show a/b/c": exitUsage, "run cancel " + id: exitConflict,
 	} {
 		do(want, line)
@@ -115,14 +115,14 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 		}
 	}
 	do(exitNegative, "job run crm/spread --wait")
-	listed := strings.Split(strings.TrimSpace(do(0, "run list --app crm")), "\n")
+	listed := strings.Split(strings.TrimSpace(do(0, "run list crm")), "\n")
 	if len(listed) != 2 {
 		t.Fatalf("runs are listed as\n%s\nwant the parent alone", strings.Join(listed, "\n"))
 	}
 	id := strings.Fields(listed[1])[0]
 	wants(do(0, "run show "+id), "3: 2 succeeded, 0 superseded, 1 failed, 0 live",
 		"succeeded, made for a", "failed, made for b, ", "succeeded, made for c")
-	for line, want := range map[string]int{"": 3, " --app crm": 3, " --failed": 1, " --job spread --app crm": 3, " --limit 2": 2} {
+	for line, want := range map[string]int{"": 3, " crm": 3, " --failed": 1, " crm/spread": 3, " --limit 2": 2} {
 		if out := do(0, "run list -o jsonl --parent "+id+line); strings.Count(out, "\n") != want || strings.Count(out, `"parent":"`+id) != want {
 			t.Errorf("carillon run list --parent %s%s lists\n%s, want %d shards", id, line, out, want)
 		}
@@ -132,7 +132,7 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 		t.Errorf("shards are listed as\n%s\nwant the highest index first", strings.Join(shards, "\n"))
 	}
 	do(exitMissing, "run list --parent nightly")
-	do(exitMissing, "run list --parent "+id+"-1 --app crm")
+	do(exitMissing, "run list crm --parent "+id+"-1")
 	wants(do(0, "run show "+id+"-1"), "1 of 3, from 0, of run "+id, "made for", "400")
 	wants(do(0, "run retry "+id+"-1 --wait"), "succeeded")
 	do(0, "run watch "+id) // until the parent has ended, too

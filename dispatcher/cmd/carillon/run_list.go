@@ -15,17 +15,16 @@ import (
 )
 
 type ledgerFlags struct {
-	App     string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
-	Job     string `placeholder:"JOB" help:"Only of this job; needs --app."`
-	Trigger string `placeholder:"TRIGGER" help:"Only of this trigger; needs --job."`
+	ofFlags
 	periodFlags
 	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
 }
 
 func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	var problems []error
-	if l.Job != "" && l.App == "" || l.Trigger != "" && l.Job == "" {
-		problems = append(problems, errors.New("--job needs --app, and --trigger needs --job"))
+	app, job, trigger, err := l.names()
+	if err != nil {
+		problems = append(problems, err)
 	}
 	if l.Limit < 0 || l.Limit > 100_000 {
 		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 100000", l.Limit))
@@ -34,8 +33,11 @@ func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
 	if err := errors.Join(append(problems, err)...); err != nil {
 		return dispatcher.RunQuery{}, &usageError{err}
 	}
-	return dispatcher.RunQuery{App: l.App, Job: l.Job, Trigger: l.Trigger, From: from, To: to}, nil
+	return dispatcher.RunQuery{App: app, Job: job, Trigger: trigger, From: from, To: to}, nil
 }
+
+// latestByDefault is the default of --limit. People who give another number do not need to be told that there are more.
+const latestByDefault = 100
 
 // newest are the latest items of several lists, such as those of apps.
 type newest[T any] struct {
@@ -60,7 +62,7 @@ func (n newest[T]) of(c console, lists []string) (all []T, err error) {
 	if n.most > 0 && len(all) > n.most {
 		all, more = all[:n.most], true
 	}
-	if more {
+	if more && n.most == latestByDefault {
 		fmt.Fprintf(c.err, "carillon: there are more; these are the latest %d. --limit shows others, --limit 0 all\n", len(all))
 	}
 	return all, nil
@@ -118,7 +120,7 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := r.apps(ctx, api)
+	apps, err := r.apps(ctx, api, query.App)
 	if err != nil {
 		return err
 	}
@@ -146,9 +148,9 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 }
 
 // apps returns the apps with runs to list. Shards are in the app of their parent.
-func (r *runListCommand) apps(ctx context.Context, api *client.Client) ([]string, error) {
-	if r.Parent == "" || r.App != "" {
-		return appsOr(ctx, api, r.App)
+func (r *runListCommand) apps(ctx context.Context, api *client.Client, app string) ([]string, error) {
+	if r.Parent == "" || app != "" {
+		return appsOr(ctx, api, app)
 	}
 	parent, err := api.Run(ctx, r.Parent)
 	return []string{parent.App}, err
@@ -178,7 +180,7 @@ type waitFlags struct {
 // finish prints a run, at once or with --wait after its end.
 func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o outputFlags, run run.Run) error {
 	if !w.Wait {
-		return printRunLine(c, o, run)
+		return printRunLine(c, o, run, false)
 	}
 	fmt.Fprintf(c.err, "carillon: waiting for run %s\n", run.ID)
 	return o.watchRun(ctx, c, api, run, w.Timeout)
@@ -209,10 +211,14 @@ func (o outputFlags) watchRun(ctx context.Context, c console, api *client.Client
 		ctx, cancel = context.WithTimeout(ctx, most.Std())
 		defer cancel()
 	}
+	titled := false
 	last, err := watched[run.Run]{
 		outputFlags: o, ended: hasEnded,
 		line: func(r run.Run) string { return fmt.Sprint(r.State, r.Attempt) },
-		show: func(r run.Run) error { return printRunLine(c, o, r) },
+		show: func(r run.Run) error {
+			defer func() { titled = true }()
+			return printRunLine(c, o, r, titled)
+		},
 		next: func(ctx context.Context) (run.Run, error) { return api.Run(ctx, r.ID) },
 		left: func(r run.Run) error {
 			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", r.ID, r.State, r.ID)

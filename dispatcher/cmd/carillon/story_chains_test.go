@@ -198,18 +198,18 @@ func (n *process) replayStory(t *testing.T, w *warehouse, report run.Run) {
 			return run.State == state && len(run.Attempts) == attempts
 		})
 	}
-	out := command("list", "--app", "shop", "--job", "report", "--since", "24h")
+	out := command("list", "shop/report", "--since", "24h")
 	if strings.Count(out, "\n") != 2 || !strings.Contains(out, report.ID) {
 		t.Errorf("dead-letter list says\n%s", out)
 	}
-	out = command("replay", "shop", "--job", "report", "--since", "24h", "--dry-run")
+	out = command("replay", "shop/report", "--since", "24h", "--dry-run")
 	if strings.Join(strings.Fields(out), " ") != "dead letters 1" {
 		t.Errorf("--dry-run says %q", out)
 	}
 	command("replay", "shop", "--class", "http_4xx", "--yes")
 	ended(run.Failed, 2)
 	w.respond("/report", 0)
-	if out := command("replay", "shop", "--job", "report", "--yes", "-o", "json"); !strings.Contains(out, `"replayed": 1`) {
+	if out := command("replay", "shop/report", "--yes", "-o", "json"); !strings.Contains(out, `"replayed": 1`) {
 		t.Errorf("the replay says %s", out)
 	}
 	ended(run.Succeeded, 3)
@@ -217,7 +217,7 @@ func (n *process) replayStory(t *testing.T, w *warehouse, report run.Run) {
 	if _, text, kind := w.document(t, "/publish", 1); text != `{"channel":"daily"}` || kind != "chain on_success" {
 		t.Errorf("publish got %s (%s), want its own payload", text, kind)
 	}
-	if out := command("list", "--app", "shop", "-o", "jsonl"); out != "" {
+	if out := command("list", "shop", "-o", "jsonl"); out != "" {
 		t.Errorf("there are still dead letters: %s", out)
 	}
 	if _, errs, code := n.commandWith("", "dead-letter", "replay", "shop"); code != exitUsage || !strings.Contains(errs, "--dry-run") {

@@ -18,21 +18,16 @@ import (
 type tailCommand struct {
 	apiFlags
 	outputFlags
-	Of    string         `arg:"" optional:"" name:"app[/job]" help:"Only this app, or this job. Default: all apps that the token may see."`
+	ofJobFlags
 	Since input.Duration `default:"0s" help:"Begin with what happened this long ago, at most 1h."`
 }
 
 // Run prints each attempt that ends and each misfire decision, until it is interrupted.
 func (t *tailCommand) Run(ctx context.Context, c console) error {
-	var app, job string
-	if t.Of != "" {
-		parts, err := cutPath(t.Of, "APP/JOB", 1)
-		if err != nil {
-			return err
-		}
-		app, job = parts[0], parts[1]
-	}
+	app, job, err := t.names()
 	switch {
+	case err != nil:
+		return err
 	case t.Output == outputJSON:
 		return &usageError{errors.New("--output: what has no end is not one JSON value; use jsonl")}
 	case t.Since < 0 || t.Since.Std() > time.Hour:

@@ -19,8 +19,8 @@ import (
 // tokenCommand manages the API's bearer tokens. The first one is created in the database, without a token.
 type tokenCommand struct {
 	Create tokenCreateCommand `cmd:"" help:"Create a token and print it. It is not shown again." example:"carillon token create --name ci --scope read,write --apps billing"`
-	List   tokenListCommand   `cmd:"" help:"List the tokens, without their secrets." example:"carillon token list"`
-	Show   tokenShowCommand   `cmd:"" help:"Show a token, without its secret." example:"carillon token show ci"`
+	List   tokenListCommand   `cmd:"" aliases:"ls" help:"List the tokens, without their secrets." example:"carillon token list"`
+	Show   tokenShowCommand   `cmd:"" aliases:"describe" help:"Show a token, without its secret." example:"carillon token show ci"`
 	Rotate tokenRotateCommand `cmd:"" help:"Give a token another secret and print it. The old one works for a while." example:"carillon token rotate ci --overlap 1h"`
 	Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token, which stops working at once." example:"carillon token revoke ci"`
 }

@@ -67,7 +67,7 @@ func warnOfZones(ctx context.Context, api *client.Client, to io.Writer) error {
 
 // zonesCommand chooses the time zone data of all nodes.
 type zonesCommand struct {
-	Show  zonesShowCommand  `cmd:"" help:"Show which time zone data the installation has for its nodes, and what these compute with." example:"carillon zones show"`
+	Show  zonesShowCommand  `cmd:"" aliases:"describe" help:"Show which time zone data the installation has for its nodes, and what these compute with." example:"carillon zones show"`
 	Use   zonesUseCommand   `cmd:"" help:"Make all nodes compute with one release, and list the triggers that it moves." example:"carillon zones use --plan /usr/share/zoneinfo"`
 	Reset zonesResetCommand `cmd:"" help:"Make each node compute with its own data: those of its program, or newer ones of --zoneinfo." example:"carillon zones reset"`
 }

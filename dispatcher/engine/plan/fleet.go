@@ -35,12 +35,17 @@ type Fleet struct {
 	onTime        int            // heartbeats in a row
 	counted       reading        // when the latest of those was sent, or the row began
 	lastHeartbeat reading
-	failing       bool      // the latest heartbeat did not reach the database
-	outageFrom    time.Time // of the latest before those that did not, by the database's clock; zero: all did
-	heartbeatAt   time.Time // of the latest that did, by the database's clock
+	outage        outage
+	heartbeatAt   time.Time // of the latest that reached the database, by its clock
 	// held reports whether the runs of this registration are still the node's. It is made once, because each attempt
 	// needs it.
 	held func() bool
+}
+
+// outage is what a node knows of a time in which it cannot reach the database.
+type outage struct {
+	failing bool      // the latest heartbeat did not reach it
+	from    time.Time // when the latest before those that did not was sent, by the database's clock; zero: all did
 }
 
 // formerRoster is a recent roster. The node still fires its share in it, because other nodes may not know their new
@@ -84,7 +89,7 @@ func (f *Fleet) Joined(id run.NodeID, state dispatcher.NodeState, sent time.Time
 	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
 	f.roster, f.former = newRoster(nil, f.drain), nil
 	f.shared++
-	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.outage.failing = 0, clocksAt(sent), time.Time{}, false
 	f.leaseFrom, f.counted = f.lastHeartbeat, f.lastHeartbeat
 	f.held = func() bool { return f.Holds(id) }
 }
@@ -137,7 +142,7 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	case at.since(f.counted) >= f.countAfter:
 		f.onTime, f.counted = f.onTime+1, at
 	}
-	f.lastHeartbeat, f.heartbeatAt, f.failing = at, b.At, false
+	f.lastHeartbeat, f.heartbeatAt, f.outage.failing = at, b.At, false
 	return activated, moved
 }
 
@@ -217,14 +222,14 @@ func whenPassed(since reading, d time.Duration, now func() reading, end func()) 
 func (f *Fleet) HeartbeatFailed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failing, f.outageFrom = true, cmp.Or(f.outageFrom, f.heartbeatAt)
+	f.outage = outage{true, cmp.Or(f.outage.from, f.heartbeatAt)}
 }
 
 // EndOutage returns since when no heartbeat reached the database, by its clock, and forgets it; zero: all did.
 func (f *Fleet) EndOutage() (from time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	from, f.outageFrom = f.outageFrom, time.Time{}
+	from, f.outage.from = f.outage.from, time.Time{}
 	return from
 }
 
@@ -236,7 +241,7 @@ const heartbeatPatience = 10 * time.Second
 func (f *Fleet) Reachable(interval time.Duration) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
+	return !f.outage.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
 }
 
 // Reached returns the time of the last heartbeat that reached the database, by the clock of this machine; zero: none

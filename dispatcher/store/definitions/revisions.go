@@ -186,8 +186,8 @@ const settledLate = 10_000 // milliseconds
 // TriggerHistories returns the revisions of the triggers of jobs since an instant.
 func (s *Store) TriggerHistories(ctx context.Context, since time.Time, jobs ...int64) ([]dispatcher.TriggerHistory, error) {
 	// $1 since, $2 the jobs. One statement, so that the revisions and what is next are of one moment.
-	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + revisionRead.Names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
-			a.name, c.next_fire_time, t.error
+	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + revisionRead.Names("r.") + `, t.name,
+			coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name), a.name, c.next_fire_time, t.error
 		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + dispatch.WithClock + `
 			JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
 		WHERE r.job_id IN (SELECT id FROM b) AND (r.to_at IS NULL OR r.to_at > $1 OR r.cause = 'delete')

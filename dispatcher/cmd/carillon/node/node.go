@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
 	}
 	var handler switchable
-	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.Log, Version: o.Engine.Version}), consoleNode{started: time.Now()})
+	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.Log, Server: o.serverVersion()}), consoleNode{started: time.Now()})
 	if err != nil {
 		return &InvalidError{err}
 	}
@@ -193,12 +193,21 @@ func (o *Options) runIssuers(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
+// serverVersion is what the API says about this server.
+func (o *Options) serverVersion() dispatcher.ServerVersion {
+	version := dispatcher.ServerVersion{Version: o.Engine.Version}
+	if o.consoleURL != nil {
+		version.ConsoleURL = o.consoleURL.String()
+	}
+	return version
+}
+
 // api returns the options of the API. The API has its own connections to the database, but probes
 // use those of the engine: they show the state of the node and not the load of the API.
 func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secure *servedTLS,
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
-		Logger: o.Log, Version: o.Engine.Version, Region: identity.Region(ctx), Metrics: registry, Registerer: registry,
+		Logger: o.Log, Server: o.serverVersion(), Region: identity.Region(ctx), Metrics: registry, Registerer: registry,
 		Callbacks: o.Target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.files),
 		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
 		Database: func(ctx context.Context) error {
