@@ -23,62 +23,8 @@ func guides(t *testing.T) map[string]string {
 
 var (
 	span     = regexp.MustCompile("`([^`\n]+)`")
-	command  = regexp.MustCompile(`(?:^|sudo |-- /|\$\(|bin/)/?carillon ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)?)\b([^:].*)?$`)
-	flag     = regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]+)`)
 	variable = regexp.MustCompile(`\bCARILLON_[A-Z_]+\b`)
-	// asTask is a command that a page runs as a task on ECS.
-	asTask = regexp.MustCompile(`^run ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)?)\b(.*)$`)
 )
-
-// commands returns what a page says to type: its blocks of code and the code in its text, with lines joined that
-// end with a backslash.
-func commands(text string) []string {
-	text = strings.ReplaceAll(text, "\\\n", " ")
-	var all []string
-	for _, block := range code.FindAllString(text, -1) {
-		all = append(all, strings.Split(block, "\n")...)
-	}
-	for _, inline := range span.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
-		all = append(all, inline[1])
-	}
-	return all
-}
-
-func TestCommandsInGuidesExist(t *testing.T) {
-	t.Parallel()
-	reference := page(t, "docs/reference/cli.md")
-	exists := func(path string) bool {
-		group := strings.Contains(path, " ") && strings.Contains(reference, "### `carillon "+path+" ") // as job state
-		return group || strings.Contains(reference, "### `carillon "+path+"`")
-	}
-	checked := 0
-	for path, text := range guides(t) {
-		patterns := []*regexp.Regexp{command}
-		if strings.Contains(text, "\nrun() {") {
-			patterns = append(patterns, asTask)
-		}
-		for _, line := range commands(text) {
-			for _, pattern := range patterns {
-				if m := pattern.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-					first, _, _ := strings.Cut(m[1], " ")
-					if !exists(m[1]) && !exists(first) {
-						t.Errorf("%s says %q, and docs/reference/cli.md has no such command", path, strings.TrimSpace(line))
-						continue
-					}
-					checked++
-					for _, f := range flag.FindAllStringSubmatch(m[2], -1) {
-						if !strings.Contains(reference, "`"+f[1]) && f[1] != "--help" {
-							t.Errorf("%s says %q, and docs/reference/cli.md does not list %s", path, strings.TrimSpace(line), f[1])
-						}
-					}
-				}
-			}
-		}
-	}
-	if checked < 60 {
-		t.Errorf("found %d commands, want sixty or more", checked)
-	}
-}
 
 func TestVariablesInGuidesExist(t *testing.T) {
 	t.Parallel()

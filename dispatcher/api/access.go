@@ -69,7 +69,7 @@ func (r *request) mayGive(scope access.Scope) error {
 		return nil
 	}
 	return input.Refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
-		"or the database: carillon token create --database URL", input.Echo(r.Token.Name), input.Echo(string(scope)))
+		"or the database: carillon token create --database URL --name NAME --scope SCOPE", input.Echo(r.Token.Name), input.Echo(string(scope)))
 }
 
 // keepsAdmin adds a remedy to the error if the last token that can manage tokens would go.

@@ -164,9 +164,11 @@ func oneQuestionMark(dom, dow string) *input.Problem {
 	return nil
 }
 
+// byHand is advice for people who write a date that never comes on purpose.
+const byHand = "; for a job that is only run by hand, leave the trigger out"
+
 // never explains why no date matches.
 func (f *fields) never() *input.Problem {
-	const byHand = "; for a job that is only run by hand, leave the trigger out"
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {

@@ -230,7 +230,11 @@ func (it item) value(text string) (int, *input.Problem) {
 	if isNumber(text) {
 		n := number(text)
 		if n < it.low || n > it.high {
-			return 0, problemf(input.CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
+			advice := ""
+			if it.name == "year" && n > it.high {
+				advice = byHand
+			}
+			return 0, problemf(input.CodeCronRange, "%s %s is not in %d-%d%s", it.name, text, it.low, it.high, advice)
 		}
 		return n, nil
 	}

@@ -112,6 +112,17 @@ func TestHintsCanBeFollowed(t *testing.T) {
 	}
 }
 
+// People write a date that never comes for a job that they only run by hand.
+func TestDatesThatNeverComeLeadToAJobWithoutATrigger(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{"0 0 31 2 *", "cron(0 21 31 2 ? *)", "0 0 0 1 1 ? 2999", "0 0 31 4 *"} {
+		_, err := schedule.Parse(schedule.Spec{Expression: expression})
+		if want := "for a job that is only run by hand, leave the trigger out"; err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want it to end with %q", expression, err, want)
+		}
+	}
+}
+
 // hinted is the word in which a followed expression differs from the refused one.
 func hinted(refused, followed string) string {
 	if refused == followed {
