@@ -51,8 +51,8 @@ type JobSpec struct {
 	CarryState bool `json:"carry_state,omitempty"`
 	// Objective is the share of its fires that should begin in time; nil if it has no objective.
 	Objective *Objective `json:"objective,omitempty"`
-	// DeleteAfterCompletion is how long after State became COMPLETE the job is deleted, from MinDeleteAfter to
-	// MaxRetention; 0 means never. A job that leaves COMPLETE before that stays.
+	// DeleteAfterCompletion is how long after State became complete the job is deleted, from MinDeleteAfter to
+	// MaxRetention; 0 means never. A job that leaves complete before that stays.
 	DeleteAfterCompletion input.Duration `json:"delete_after_completion,omitempty"`
 	// Acknowledge lists codes of warnings, from WarningCodes, to leave out of Warnings because their cause is intended.
 	Acknowledge []string `json:"acknowledge,omitempty"`
@@ -130,11 +130,11 @@ type JobState string
 
 // The states of a job. If several apply, the first in this order is shown.
 const (
-	JobError     JobState = "ERROR"     // a trigger cannot be evaluated
-	JobExecuting JobState = "EXECUTING" // a trigger has a next fire, or a run is live
-	JobPaused    JobState = "PAUSED"    // every trigger that would fire is paused
-	JobComplete  JobState = "COMPLETE"  // the triggers have no further fire
-	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
+	JobError     JobState = "error"     // a trigger cannot be evaluated
+	JobExecuting JobState = "executing" // a trigger has a next fire, or a run is live
+	JobPaused    JobState = "paused"    // every trigger that would fire is paused
+	JobComplete  JobState = "complete"  // the triggers have no further fire
+	JobInit      JobState = "init"      // nothing is scheduled: no trigger, or none enabled
 )
 
 // JobStates are all states, in the order in which they are shown.

@@ -66,7 +66,7 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		binding.Data("How many runs of the job may wait for others.")),
 	binding.Duration("delete_after_completion", func(j *dispatcher.Job) *input.Duration { return &j.DeleteAfterCompletion },
 		binding.Optional, "Time from the job's completion until Carillon deletes it, `1m` to `87600h`. A job is complete when its "+
-			"`state` is `COMPLETE`: no trigger has another fire, and no run is in progress. A job with a disabled trigger is not "+
+			"`state` is `complete`: no trigger has another fire, and no run is in progress. A job with a disabled trigger is not "+
 			"complete. The deletion may be up to ten minutes late, and the history stays for the `retention` of the app. **Terraform "+
 			"plans to create a deleted job again**, with a warning. Its triggers would then start over, and instants in the past are "+
 			"refused. So use it for jobs that are declared for a while, and remove their resource once they are done. Default: the job "+
@@ -116,9 +116,9 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 	binding.Named("triggers", binding.Nested(func(j *dispatcher.Job) *map[string]dispatcher.Trigger { return &j.Triggers }, triggerRows),
 		binding.InData, "The triggers by name."),
 	binding.Text("state", func(j *dispatcher.Job) *dispatcher.JobState { return &j.State }, binding.Computed,
-		"Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, `COMPLETE` (no fire is left) or `INIT` "+
+		"Summary of the triggers: `error`, `executing` (a trigger has a next fire), `paused`, `complete` (no fire is left) or `init` "+
 			"(nothing is scheduled). As of the latest change of the job; it does not follow what passes with time.", binding.Data(
-			"Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`.")),
+			"Summary of the triggers: `error`, `executing`, `paused`, `complete` or `init`.")),
 	revisionRow("job", ", including pauses by operators", func(j *dispatcher.Job) *int64 { return &j.Revision }),
 	binding.Value("next_fire_times", types.MapType{ElemType: timetypes.RFC3339Type{}}, func(job *dispatcher.Job) attr.Value {
 		next := map[string]attr.Value{}

@@ -114,7 +114,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 				expect("id").planned("crm/nightly"),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("state").stored("EXECUTING"),
+				expect("state").stored("executing"),
 				expect("next_fire_times", "once").stored("2099-01-01T00:00:00Z"),
 				expect("trigger", "0", "start_at").stored("2030-03-01T00:00:00+01:00"),
 				expect("trigger", "0", "misfire_after").stored("2h0m"),
@@ -181,7 +181,7 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(job(hook + "enabled = false\n" + daily)),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("state").stored("INIT"),
+				expect("state").stored("init"),
 				statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.New("next_fire_times"), knownvalue.MapSizeExact(0)),
 			},
 		},

@@ -31,7 +31,7 @@ type Definitions interface {
 	PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (stored dispatcher.Job, created bool, err error)
 	// Job returns ErrNotFound if the job does not exist.
 	Job(ctx context.Context, app, name string) (dispatcher.Job, error)
-	// Jobs lists jobs by name. A job with an unreadable definition is listed in state ERROR with a warning; Job
+	// Jobs lists jobs by name. A job with an unreadable definition is listed in state error with a warning; Job
 	// returns an error for it.
 	Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error)
 	// DeleteJob removes the definition and stops its fires. The ledger stays.

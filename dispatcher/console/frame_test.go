@@ -42,7 +42,7 @@ func TestSearchesAndLinksOfPages(t *testing.T) {
 	for at, wants := range map[string][]string{
 		"": {
 			`<input type="search" name="name" data-search>`,
-			`jobs?result=failed">List the jobs</a>`, `jobs?state=PAUSED">List the jobs</a>`,
+			`jobs?result=failed">List the jobs</a>`, `jobs?state=paused">List the jobs</a>`,
 		},
 		"apps/billing/jobs/invoices": {`/audit/one-00"><time `},
 	} {

@@ -18,7 +18,7 @@ var watchPages = map[string]struct {
 	at    string
 	calls int
 }{
-	"attention": {"", 2}, "jobs": {"jobs?name=in&state=PAUSED", 1}, "runs": {"apps/billing/runs?state=failed", 1},
+	"attention": {"", 2}, "jobs": {"jobs?name=in&state=paused", 1}, "runs": {"apps/billing/runs?state=failed", 1},
 	"job": {"apps/billing/jobs/invoices?trigger=nightly", 8}, "run": {"runs/r1", 2}, "run_long": {"runs/r3", 2}, "run_callback": {"runs/r2",
 		2},
 	"explain":  {"apps/billing/jobs/invoices/triggers/nightly/explain?at=2026-03-29T00:30:00Z", 1},
@@ -177,7 +177,7 @@ func TestListOfJobsLeadsToABulkActionOnItsFilter(t *testing.T) {
 	w, _ := newCanned(t, watchDone())
 	b := w.signedIn(everything())
 	for at, want := range map[string]string{
-		"jobs?app=billing&label=team%3Dpay&state=PAUSED&name=in": `apps/billing/new-bulk?labels=team%3Dpay&amp;name=in&amp;state=PAUSED"`,
+		"jobs?app=billing&label=team%3Dpay&state=paused&name=in": `apps/billing/new-bulk?labels=team%3Dpay&amp;name=in&amp;state=paused"`,
 		"jobs?app=billing": `apps/billing/new-bulk"`,
 		"jobs?name=in":     "",
 	} {

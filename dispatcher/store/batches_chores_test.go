@@ -20,7 +20,7 @@ func chores() []poisonedBatch {
 			name: "states: that of a job cannot be written", methods: []string{"RollUp"}, work: dispatcher.WorkStates,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
-				r.exec(`UPDATE jobs SET state = 'PAUSED'`)
+				r.exec(`UPDATE jobs SET state = 'paused'`)
 				r.refuse("UPDATE", "jobs", "ROW.id = %d", r.job("evil"))
 			},
 			call: func(r *batchRig) error {
@@ -28,7 +28,7 @@ func chores() []poisonedBatch {
 				return err
 			},
 			goesOn: func(r *batchRig) bool {
-				return r.count(`SELECT count(*) FROM jobs WHERE state <> 'PAUSED' AND id = %d`, r.job("victim")) == 1
+				return r.count(`SELECT count(*) FROM jobs WHERE state <> 'paused' AND id = %d`, r.job("victim")) == 1
 			},
 		},
 		{
@@ -162,7 +162,7 @@ func chores() []poisonedBatch {
 			name: "purge: a completed job cannot be deleted", methods: []string{"Purge"}, work: dispatcher.WorkPurge,
 			poison: func(r *batchRig) {
 				r.jobs(nil)
-				r.exec(`UPDATE jobs SET state = 'COMPLETE', delete_after_completion = 1, completed_at = 1`)
+				r.exec(`UPDATE jobs SET state = 'complete', delete_after_completion = 1, completed_at = 1`)
 				r.refuse("UPDATE", "jobs", "ROW.id = %d", r.job("evil"))
 			},
 			call: func(r *batchRig) error {

@@ -218,7 +218,7 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 		t.Fatalf("list: got %d jobs, %v, want both", len(jobs), err)
 	}
 	if got := jobs[0]; got.Name != "bad" || got.State != dispatcher.JobError || len(got.Warnings) != 1 || got.Triggers == nil {
-		t.Errorf("in the list: got %+v, want state ERROR and a warning", got)
+		t.Errorf("in the list: got %+v, want state error and a warning", got)
 	}
 	must(t, s.DeleteJob(t.Context(), "app", "bad", change))
 	if n, err := store.Count(t.Context(), s, `SELECT count(*) FROM triggers WHERE deleted_at IS NULL`); err != nil || n != 1 {

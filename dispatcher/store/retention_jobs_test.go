@@ -170,7 +170,7 @@ func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 			for i := range jobs - 1 {
 				putTriggers(t, s, "app", fmt.Sprint("job-", i), 1, may1)
 			}
-			must(t, store.Exec(t.Context(), s, `UPDATE jobs SET state = 'PAUSED'`)) // as if all had changed
+			must(t, store.Exec(t.Context(), s, `UPDATE jobs SET state = 'paused'`)) // as if all had changed
 			changed := 0
 			for node := range 4 { // each starts, rolls up one page, and stops
 				must(t, s.Close())

@@ -141,9 +141,9 @@ CREATE TABLE jobs (
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names, or from
   trigger_origins TEXT  NOT NULL DEFAULT '', -- JSON: the origins of those that have one, by name; empty: none has
   alert_late_after BIGINT,                -- milliseconds: the least late_after of its alerts; NULL: none has one
-  state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
+  state         TEXT    NOT NULL DEFAULT 'init', -- for people: the roll-up of triggers and live runs
   secret_versions TEXT  NOT NULL DEFAULT '{}', -- JSON: of each stored secret, by its path; a row of secrets opens with its own only
-  completed_at  BIGINT,                   -- when the state became COMPLETE, which it still is
+  completed_at  BIGINT,                   -- when the state became complete, which it still is
   revision      BIGINT  NOT NULL,
   created_at    BIGINT  NOT NULL,
   updated_at    BIGINT  NOT NULL,

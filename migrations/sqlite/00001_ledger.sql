@@ -131,7 +131,7 @@ CREATE TABLE jobs (
   trigger_names TEXT NOT NULL,
   trigger_origins TEXT NOT NULL DEFAULT '',
   alert_late_after INTEGER,
-  state TEXT NOT NULL DEFAULT 'INIT',
+  state TEXT NOT NULL DEFAULT 'init',
   secret_versions TEXT NOT NULL DEFAULT '{}',
   completed_at INTEGER,
   revision INTEGER NOT NULL,

@@ -87,7 +87,7 @@ func (c *Crowd) copies(first, last int) []string {
 			strings.ReplaceAll(columns, ", ", ", m.") + fmt.Sprintf(` FROM v CROSS JOIN %s AS m WHERE m.%s = %d`, table, key, id)
 	}
 	return []string{
-		copied("jobs", "id, app_id, app, name, target_name, labels, state", "v.id, v.app_id, v.app, v.name, v.host, v.labels, 'EXECUTING'",
+		copied("jobs", "id, app_id, app, name, target_name, labels, state", "v.id, v.app_id, v.app, v.name, v.host, v.labels, 'executing'",
 			jobColumns, "id", job),
 		copied("triggers", "id, job_id, app_id, expression, anchor_at", "v.trigger_id, v.id, v.app_id, v.expression, v.anchor",
 			triggerColumns, "id", trigger),
@@ -107,11 +107,11 @@ func (c *Crowd) changes() []string {
 		return ` WHERE id IN (SELECT ` + key + ` FROM crowd WHERE n % 400 = ` + rest + `)`
 	}
 	return []string{
-		fmt.Sprintf(`UPDATE jobs SET paused = TRUE, state = 'PAUSED', paused_at = %d, pause = '{"paused_by":"ada","pause_reason":"waits"}'`,
+		fmt.Sprintf(`UPDATE jobs SET paused = TRUE, state = 'paused', paused_at = %d, pause = '{"paused_by":"ada","pause_reason":"waits"}'`,
 			now-3_600_000) + of("job_id", "1"),
 		`UPDATE triggers SET job_paused = TRUE` + of("trigger_id", "1"),
 		`UPDATE trigger_clock SET off = 4` + of("trigger_id", "1"),
-		`UPDATE jobs SET state = 'ERROR'` + of("job_id", "2"),
+		`UPDATE jobs SET state = 'error'` + of("job_id", "2"),
 		`UPDATE triggers SET error = 'the calendar is gone'` + of("trigger_id", "2"),
 		`UPDATE trigger_clock SET state = 'error', off = 8` + of("trigger_id", "2"),
 	}

@@ -24,7 +24,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 		{"attention of an app", of}, {"jobs of an app", "jobs" + of},
 		{"jobs by host", fmt.Sprintf("jobs?app=%s&host=host%d.example.com", app, n%200)},
 		{"jobs by name", "jobs?app=" + app + "&name=" + name[len(name)-3:]}, {"jobs by one name", "jobs?app=" + app + "&name=" + name},
-		{"jobs by state", "jobs?app=" + app + "&state=ERROR"}, {"jobs by state that none has", "jobs?app=" + app + "&state=COMPLETE"},
+		{"jobs by state", "jobs?app=" + app + "&state=error"}, {"jobs by state that none has", "jobs?app=" + app + "&state=complete"},
 		{"jobs by label", fmt.Sprintf("jobs?app=%s&label=team%%3Dteam-%d", app, n%50)},
 		{"jobs by label that none has", "jobs?app=" + app + "&label=team%3Dnone"},
 		{"jobs by result", "jobs?app=" + app + "&result=failed"},
@@ -52,7 +52,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	}
 	return append(pages, Page{"attention", ""}, Page{"jobs", "jobs"},
 		Page{"jobs further on", "jobs?cursor=" + dispatcher.JobCursor(app, name)}, Page{"jobs of all apps by name", "jobs?name=" + name},
-		Page{"jobs of all apps by state", "jobs?state=COMPLETE"}, Page{"jobs of all apps by label", "jobs?label=team%3Dnone"},
+		Page{"jobs of all apps by state", "jobs?state=complete"}, Page{"jobs of all apps by label", "jobs?label=team%3Dnone"},
 		Page{"jobs of all apps by result", "jobs?result=failed"},
 		Page{"jobs of all apps by host", fmt.Sprintf("jobs?host=host%d.example.com", n%200)},
 		Page{"timeline of all apps", "timeline"}, Page{"apps", "apps"}, Page{"statistics", "statistics"}, Page{"nodes", "nodes"},

@@ -45,7 +45,7 @@ func stateOfJob(job dispatcher.Job) stateCell {
 	case broken != "":
 		return stateCell(broken)
 	}
-	return stateCell(strings.ToLower(string(job.State)))
+	return stateCell(string(job.State))
 }
 
 type jobFlags struct {
@@ -93,7 +93,7 @@ func jobLines(l *lines, job dispatcher.Job) {
 		l.add("  paused", pausedBy(t.Pause))
 		l.add("  error", t.Error)
 		l.add("  previous fire", t.PrevFireTime)
-		l.add("  next fire", t.NextFireTime)
+		l.add("  next fire", nextFireOf(t))
 		l.add("  if missed", t.MisfirePolicy)
 	}
 	if len(job.Warnings) > 0 {
@@ -109,6 +109,14 @@ func stateOfTrigger(t dispatcher.Trigger) string {
 		return "disabled"
 	}
 	return string(t.State)
+}
+
+// nextFireOf returns the next fire of a trigger. The list of jobs shows none for a paused one.
+func nextFireOf(t dispatcher.Trigger) any {
+	if t.State == dispatcher.TriggerPaused && t.NextFireTime != nil {
+		return "none while it is paused; scheduled for " + input.FormatInstant(*t.NextFireTime)
+	}
+	return t.NextFireTime
 }
 
 // pausedBy describes who paused something, when and why; empty if it is not paused.

@@ -162,12 +162,12 @@ func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
 		}
 		return all
 	}
-	if before := read(); before["carillon_jobs EXECUTING"] != 0 || len(before) != 20+len(dispatcher.Works) {
+	if before := read(); before["carillon_jobs executing"] != 0 || len(before) != 20+len(dispatcher.Works) {
 		t.Errorf("before the census: %v, want %d times 0", before, 20+len(dispatcher.Works))
 	}
 	c.count(t, now)
 	after := read()
-	if after["carillon_jobs EXECUTING"] != 1 || after["carillon_nodes paused"] != 1 || after["carillon_overdue_fires"] != 0 {
+	if after["carillon_jobs executing"] != 1 || after["carillon_nodes paused"] != 1 || after["carillon_overdue_fires"] != 0 {
 		t.Errorf("after the census: %v, want one job and one node", after)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // writeState writes the state that follows from a change of the definition. The next roll-up considers whether a run is
 // live.
 func writeState(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
-	// $1 id, $2 state, $3 when it became COMPLETE
+	// $1 id, $2 state, $3 when it became complete
 	const write = `UPDATE jobs SET state = $2, completed_at = $3 WHERE id = $1`
 	var completed *int64
 	if job.State == dispatcher.JobComplete {
@@ -168,7 +168,7 @@ func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 	}
 	// $1 now, from $2 on: the columns
 	write := s.db.Rows(1, 2, "", db.Col("id", db.Bigint), db.Col("revision", db.Bigint), db.Col("before", db.Text), db.Col("after", db.Text)) +
-		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
+		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'complete' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.dispatch.Change(ctx, input.Change{}, func(ctx context.Context, t *dispatch.Tx) error {

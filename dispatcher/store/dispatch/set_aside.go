@@ -418,7 +418,7 @@ func putInError(ctx context.Context, t *Tx, triggerID, revision int64, reason st
 		return 0, false, err
 	}
 	// $1 job
-	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = $1`
+	const ofJob = `UPDATE jobs SET state = 'error', completed_at = NULL WHERE id = $1`
 	err = t.Exec(ctx, ofJob, jobID)
 	return of, err == nil, err
 }

@@ -91,7 +91,7 @@ func testPauseApp(t *testing.T, f *wing) {
 	check("when a job is resumed while its app is paused")
 	f.RollUpAll()
 	if j, err := f.Job(t.Context(), "shop", "before"); err != nil || j.State != dispatcher.JobPaused {
-		t.Errorf("rolled up: the job is in state %s, %v, want PAUSED", j.State, err)
+		t.Errorf("rolled up: the job is in state %s, %v, want paused", j.State, err)
 	}
 	f.Must(f.EndAppPause(t.Context(), "shop", third.ID, fixture.At(fixture.T0)))
 	_, err := f.PauseApp(t.Context(), "none", dispatcher.AppPauseRequest{}, fixture.At(fixture.T0))

@@ -46,7 +46,7 @@ func testStates(t *testing.T, f *wing) {
 	f.Must(f.Quarantine(ctx, run.TriggerID("shop", "broken", "tick"), 1, "why"))
 	f.Must(f.Quarantine(ctx, run.TriggerID("shop", "last", "tick"), last.Revision, "out of date"))
 	if got := state("broken"); got != dispatcher.JobError || state("last") != dispatcher.JobExecuting {
-		t.Errorf("in quarantine: %s, %s, want ERROR and the other as it was", got, state("last"))
+		t.Errorf("in quarantine: %s, %s, want error and the other as it was", got, state("last"))
 	}
 
 	var held []run.HeldRun
