@@ -72,8 +72,9 @@ func (r JobRename) Of(job Job, holder *NameHolder, now time.Time) (Job, error) {
 	case holder.DeletedAt == nil:
 		problems.Add("/name", input.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
 	default:
-		problems.Add("/name", input.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
-			"choose another name", shown, holder.DeletedAt.Format(time.RFC3339), holder.KeptUntil.Format(time.DateOnly))
+		problems.Add("/name", input.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s, "+
+			"by the longest retention of all apps; choose another name", shown, holder.DeletedAt.Format(time.RFC3339),
+			holder.KeptUntil.Format(time.DateOnly))
 	}
 	return renamed, problems.Err()
 }

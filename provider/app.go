@@ -126,21 +126,21 @@ func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 	if app.Breaks.None() {
 		return
 	}
-	var lines strings.Builder
+	var jobs, alerts strings.Builder
 	for _, job := range app.Breaks.Jobs {
-		fmt.Fprintf(&lines, "\n  %s: %s", job.Job, input.Problems(job.Problems))
+		fmt.Fprintf(&jobs, "\n  %s: %s", job.Job, messagesOf(job.Problems))
 	}
 	if count := app.Breaks.Count; count > 0 {
 		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("Jobs outside the bounds of app %q: %d", app.Name, count),
-			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on:"+lines.String())
+			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on. Jobs that this apply "+
+				"changes next may be within the bounds then:"+jobs.String())
 	}
-	lines.Reset()
 	for _, alert := range app.Breaks.Alerts {
-		fmt.Fprintf(&lines, "\n  %s: %s", alert.Alert, input.Problems(alert.Problems))
+		fmt.Fprintf(&alerts, "\n  %s: %s", alert.Alert, messagesOf(alert.Problems))
 	}
 	if count := len(app.Breaks.Alerts); count > 0 {
 		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("Alerts outside the bounds of app %q: %d", app.Name, count),
-			"Nobody gets their notifications until you change the alerts or the bounds; the other alerts go on:"+lines.String())
+			"Nobody gets their notifications until you change the alerts or the bounds; the other alerts go on:"+alerts.String())
 	}
 }
 

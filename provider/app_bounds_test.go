@@ -226,6 +226,6 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	}`
 	again := f.directory(t, providerBlock(""), bounded)
 	again.must(t, "import", "carillon_app.crm", "crm")
-	mustSay(t, again.must(t, "apply", "-auto-approve"), `Jobs outside the bounds of app`, "theirs", "egress.hosts",
-		`Alerts outside the bounds of app`, "on-call", "/destination/webhook/url")
+	mustSay(t, again.must(t, "apply", "-auto-approve"), `Jobs outside the bounds of app`, "theirs: target.webhook.url: host", "egress.hosts",
+		`Alerts outside the bounds of app`, "on-call: destination.webhook.url: host")
 }

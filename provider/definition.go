@@ -114,6 +114,9 @@ func (d *definition[T]) planned(ctx context.Context, diags *diag.Diagnostics, ch
 	}
 	var e binding.Expander
 	declared := d.expand(&e, change.config)
+	if d.kind != appKind {
+		d.conn.WarnOfMissingApp(ctx, diags, change.plan.Text("app").ValueString())
+	}
 	before := d.before(change)
 	reportProblems(diags, d.missingSecrets(&e, declared, change.config, before))
 	d.checkBounds(ctx, diags, &e, change.config, declared)

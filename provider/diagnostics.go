@@ -26,6 +26,15 @@ func reportProblems(diags *diag.Diagnostics, problems []input.Problem) {
 	paths().Report(diags, problems)
 }
 
+// messagesOf returns problems in one line, each after the path of its attribute.
+func messagesOf(problems []input.Problem) string {
+	texts := make([]string, len(problems))
+	for i, one := range problems {
+		texts[i] = paths().Message(one)
+	}
+	return strings.Join(texts, "; ")
+}
+
 // isConflict reports whether an update or delete failed because the object no longer has the
 // planned revision. A deleted object has none.
 func isConflict(err error) bool {

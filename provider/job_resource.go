@@ -240,6 +240,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	reportProblems(diags, r.missingSecrets(&e, job, change.config, r.before(change)))
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, config, job)
+	r.conn.WarnOfMissingApp(ctx, diags, job.App)
 	r.conn.CheckReferences(ctx, diags, &e, job)
 	r.resolveTriggers(diags, old, declared{config, job, &e}, shown)
 	if diags.HasError() {

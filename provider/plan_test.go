@@ -438,3 +438,33 @@ func TestPausesOfManyJobsAreSummedUp(t *testing.T) {
 		t.Errorf("-refresh-only: %d jobs in full, want 3", n)
 	}
 }
+
+// The app is the first thing of which a plan says that it does not exist. An app of the same plan is not missing.
+func TestPlanWarnsOfAMissingApp(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(strings.Replace(job(hook+daily), "carillon_app.a.name", `"nope"`, 1)+
+		"resource \"carillon_calendar\" \"c\" {\n  app = \"nope\"\n  name = \"c\"\n}\n"))
+	output := d.must(t, "plan")
+	mustSay(t, output, "Warning: The app does not exist: nope", `There is no app "nope" yet.`)
+	if n := strings.Count(output, "There is no app"); n != 1 {
+		t.Errorf("the plan warns %d times, want once:\n%s", n, output)
+	}
+	d.mustFail(t, []string{"apply", "-auto-approve"}, "The app does not exist (not_found)")
+	d.rewrite(t, f.config(job(hook+daily)))
+	if output := d.must(t, "plan"); strings.Contains(output, "does not exist") {
+		t.Errorf("the plan creates the app, and yet warns:\n%s", output)
+	}
+}
+
+// Terraform writes 1 for the 1.0 that the API has; that is no change.
+func TestSpellingOfNumbersInAPayloadIsNoChange(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily+"payload = jsonencode({ a = 1 })\n")))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, f.config(job(hook+daily+"payload = \"{\\\"a\\\": 1.0}\"\n")))
+	mustChangeNothing(t, d)
+}

@@ -2,10 +2,12 @@ package binding
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -48,16 +50,60 @@ func (InstantText) Equivalent(_ context.Context, a, b string) bool {
 	return errX == nil && errY == nil && x.Equal(y)
 }
 
-// DocumentText compares texts as JSON, without white space and the order of keys.
-// jsontypes.Normalized prints the whole text in its error about invalid JSON, and a payload may be
-// large or secret, so only its comparison is used.
+// DocumentText compares texts as JSON, without white space, the order of keys and the spelling of numbers: Terraform
+// writes 1 for 1.0.
 type DocumentText struct{}
 
 // Equivalent compares JSON; an invalid text equals no other.
-func (DocumentText) Equivalent(ctx context.Context, a, b string) bool {
-	x, y := jsontypes.NewNormalizedValue(a), jsontypes.NewNormalizedValue(b)
-	same, diags := x.StringSemanticEquals(ctx, y)
-	return same && !diags.HasError()
+func (DocumentText) Equivalent(_ context.Context, a, b string) bool {
+	x, validX := document(a)
+	y, validY := document(b)
+	return validX && validY && reflect.DeepEqual(x, y)
+}
+
+// document decodes JSON, with numbers as plainNumber.
+func document(text string) (value any, valid bool) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if !json.Valid([]byte(text)) || decoder.Decode(&value) != nil {
+		return nil, false
+	}
+	return plainNumbers(value), true
+}
+
+func plainNumbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		return plainNumber(string(v))
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = plainNumbers(v[key])
+		}
+	}
+	return value
+}
+
+// plainNumber returns one text for all spellings of a number in JSON. It does not compute the number, which may be 1e999999.
+func plainNumber(text string) json.Number {
+	mantissa, power, _ := strings.Cut(strings.ToLower(text), "e")
+	exponent, err := strconv.Atoi(power)
+	if err != nil && power != "" {
+		return json.Number(text) // beyond all reason
+	}
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	significant := strings.TrimRight(digits, "0")
+	if significant == "" {
+		return "0"
+	}
+	if strings.HasPrefix(mantissa, "-") {
+		significant = "-" + significant
+	}
+	return json.Number(significant + "e" + strconv.Itoa(exponent-len(fraction)+len(digits)-len(strings.TrimLeft(significant, "-"))))
 }
 
 // FormatDuration writes a duration without the zero parts that Go adds: 1m, not 1m0s.

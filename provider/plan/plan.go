@@ -35,8 +35,8 @@ type Plan struct {
 	unreached      atomic.Bool
 	paths          binding.Paths
 	warned         *warned
-	zones          sync.Once             // compared with the dispatcher's
-	apps           known[*access.App]    // as the API has them; nil if one could not be read
+	zones          sync.Once // compared with the dispatcher's
+	apps           known[appRead]
 	bounds         known[*target.Bounds] // of apps in this plan; nil while they are unknown
 	defaults       known[plannedDefaults]
 	// calendars are the planned calendars by app/name; nil if they do not change or are partly
@@ -172,17 +172,38 @@ func (p *Plan) DefaultsShown(ctx context.Context, app string) *dispatcher.JobDef
 	return given
 }
 
+// appRead is an app as the API has it. It is nil if it could not be read, as if it is missing.
+type appRead struct {
+	*access.App
+	missing bool
+}
+
 // appOf returns an app as stored; nil if it cannot be read now.
-func (p *Plan) appOf(ctx context.Context, name string) *access.App {
+func (p *Plan) appOf(ctx context.Context, name string) *access.App { return p.readApp(ctx, name).App }
+
+func (p *Plan) readApp(ctx context.Context, name string) appRead {
 	if !p.reads() || name == "" {
-		return nil
+		return appRead{}
 	}
-	return p.apps.once(name, func() *access.App {
+	return p.apps.once(name, func() appRead {
 		app, err := p.App(ctx, name)
 		if err != nil { // apply reports the error if it persists
-			return nil
+			return appRead{missing: client.IsNotFound(err)}
 		}
-		return &app
+		return appRead{App: &app}
+	})
+}
+
+// WarnOfMissingApp warns if an app exists neither on the server nor, so far, in the plan. The plan may still get to it, if
+// the configuration does not refer to the resource; then the order of the apply decides.
+func (p *Plan) WarnOfMissingApp(ctx context.Context, diags *diag.Diagnostics, app string) {
+	if p.defaults.has(app) || !p.readApp(ctx, app).missing {
+		return
+	}
+	p.warn(diags, warning{
+		kind: "app missing", title: "The app does not exist", thing: app, at: "/app", inFull: 1, more: "more apps",
+		detail: fmt.Sprintf("There is no app %s yet. If this configuration declares it, refer to its resource, such as "+
+			"carillon_app.NAME.name, so that Terraform creates it first. Otherwise the apply fails.", input.Echo(app)),
 	})
 }
 
