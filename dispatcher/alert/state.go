@@ -52,11 +52,18 @@ type Delivery struct {
 	Run        string                 `json:"run" schema:"RunID"`
 	Transition target.AlertTransition `json:"transition"`
 	At         time.Time              `json:"at"`
+	// To names the destination of the alert; empty if the alert was deleted.
+	To string `json:"to,omitempty"`
 	// State is the state of the run; empty if its history was removed. After failed, timed_out and lost, the
 	// notification was not delivered; Class and Error say why.
 	State run.State `json:"state,omitempty"`
 	Class run.Class `json:"class,omitempty"`
 	Error string    `json:"error,omitempty"`
+}
+
+// Fails reports whether a notification was not delivered, though an attempt was made.
+func (d *Delivery) Fails() bool {
+	return d != nil && d.Class != "" && d.State != run.Succeeded && d.State != run.Cancelled
 }
 
 // Acknowledgement is a request to acknowledge, by its body.
@@ -104,11 +111,14 @@ type Event struct {
 	Run   string    `json:"run,omitempty" schema:"RunID"`
 	Class run.Class `json:"class,omitempty"`
 	Error string    `json:"error,omitempty"`
-	// Notified is whether it was notified at once; if not, Kept says why: muted, acknowledged, recovery, or not_told,
-	// for the end of a condition that was not notified.
+	// Notified is whether its notification was delivered. If not, Kept says why none was sent, or Notification what became
+	// of it.
 	Notified bool `json:"notified"`
-	// Why not: it was muted or acknowledged, the alert omits recoveries, or the condition was never notified.
+	// Why no notification was sent: it was muted or acknowledged, the alert omits recoveries, or the condition was never
+	// notified.
 	Kept Kept `json:"kept,omitempty"`
+	// Notification is the delivery; nil if none was sent.
+	Notification *Delivery `json:"notification,omitempty"`
 	// By and Reason are as in AlertNotification.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`

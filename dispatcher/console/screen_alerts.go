@@ -49,7 +49,7 @@ func showAlert(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := alertPage{Alert: a, Conditions: v.conditionsOf(a), To: destination(a.Destination)}
+	page := alertPage{Alert: a, Conditions: v.conditionsOf(a), To: a.Destination.Name()}
 	first := input.Page{Limit: pageLength}
 	page.States, err = v.client.AlertStates(v.Context(), alert.StateQuery{App: app, Alert: name, Firing: true, Page: first})
 	if err != nil {
@@ -62,7 +62,11 @@ func showAlert(v *visit) (content, error) {
 
 func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Failure != nil {
-		all = append(all, v.fact("condition.failure", v.Texts.Text("condition.failure.after", "n", alert.Failure.After)))
+		text := v.Texts.Text("condition.failure.after", "n", alert.Failure.After)
+		if every := alert.Failure.RepeatEvery; every > 0 {
+			text += v.Texts.Text("condition.failure.repeat", "n", every)
+		}
+		all = append(all, v.fact("condition.failure", text))
 	}
 	if alert.Missed {
 		all = append(all, v.fact("condition.missed", v.Texts.Text("condition.yes")))
@@ -78,18 +82,13 @@ func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Objective {
 		all = append(all, v.fact("condition.objective", v.Texts.Text("condition.yes")))
 	}
-	return all
-}
-
-// destination names the destination of notifications. A webhook's URL is no secret: a secret one is stored separately.
-func destination(d target.AlertDestination) string {
-	switch {
-	case d.Webhook != nil:
-		return d.Webhook.URL
-	case d.SNS != nil:
-		return d.SNS.TopicARN
+	if w := alert.Destination.Webhook; w != nil && w.Severity != "" {
+		all = append(all, v.fact("alert.severity", string(w.Severity)))
 	}
-	return ""
+	if !alert.Recovery {
+		all = append(all, v.fact("alert.recovery", v.Texts.Text("alert.recovery.no")))
+	}
+	return all
 }
 
 func (v *visit) alertDone(notice string) done {

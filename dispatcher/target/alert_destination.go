@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -35,6 +36,17 @@ type AlertWebhook struct {
 func (w *AlertWebhook) SetDefaults() {
 	w.Webhook.SetDefaults()
 	w.Format = AlertFormatCarillon
+}
+
+// Name names d for people: the URL of a webhook, which holds no secret, with its format, or the ARN of a topic.
+func (d AlertDestination) Name() string {
+	switch {
+	case d.Webhook != nil:
+		return d.Webhook.URL + " (" + string(cmp.Or(d.Webhook.Format, AlertFormatCarillon)) + ")"
+	case d.SNS != nil:
+		return d.SNS.TopicARN
+	}
+	return ""
 }
 
 // Target returns d as the target of the runs that deliver notifications.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,7 +32,7 @@ type alertListCommand struct{ appListFlags }
 func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
 	return listBy((*client.Client).Alerts).show(ctx, c, l.appListFlags, titles, func(a alert.Alert) []any {
-		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), destinationOf(a), a.Firing, mutedUntil(a.Muted),
+		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), a.Destination.Name(), a.Firing, mutedUntil(a.Muted),
 			a.Revision}
 	})
 }
@@ -76,17 +77,6 @@ func watchedBy(a alert.Alert) []string {
 	return all
 }
 
-// destinationOf describes the receiver of an alert's notifications.
-func destinationOf(a alert.Alert) string {
-	if w := a.Destination.Webhook; w != nil {
-		return fmt.Sprintf("%s by %s", w.URL, w.Format)
-	}
-	if t := a.Destination.SNS; t != nil {
-		return t.TopicARN
-	}
-	return ""
-}
-
 // mutedUntil describes the end of a mute, or is empty without one.
 func mutedUntil(m *alert.Mute) any {
 	switch {
@@ -127,7 +117,7 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 		l.add("jobs", selectionOf(a))
 		l.add("watches", strings.Join(watchedBy(a), "; "))
 		l.add("recovery", map[bool]string{true: "is told", false: "is not told"}[a.Recovery])
-		l.add("notifies", destinationOf(a))
+		l.add("notifies", a.Destination.Name())
 		for _, m := range a.Mutes {
 			l.add("mute", windowOf(m))
 		}
@@ -231,8 +221,11 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	titles := "AT\tALERT\tJOB\tCONDITION\tTRANSITION\tCOUNT\tNOTIFIED\tBY\tRUN\tERROR"
 	return printList(e.outputFlags, c, all, titles, func(one alert.Event) []any {
 		notified := "yes"
-		if !one.Notified {
+		switch {
+		case one.Kept != "":
 			notified = "no, " + strings.ReplaceAll(string(one.Kept), "_", " ")
+		case !one.Notified:
+			notified = "no, " + string(cmp.Or(one.Notification.State, "unknown"))
 		}
 		return []any{one.At, one.Alert, one.Job, one.Condition, one.Transition, one.Count, notified, one.By, one.Run, one.Error}
 	})

@@ -202,9 +202,9 @@ func (p *pagerServer) checkTold(t *testing.T, n *process) map[target.AlertCondit
 		if e.Kept == alert.KeptTooSoon || e.Kept == alert.KeptUntold {
 			continue // it came and went within minutes
 		}
-		if e.Sequence != latest[of] || (e.Transition == target.AlertFiring) == holds[of] || !e.Notified {
+		if e.Sequence != latest[of] || (e.Transition == target.AlertFiring) == holds[of] || e.Kept != "" {
 			t.Errorf("event %+v is %s %d, notified %t; want number %d, notified, and that it held before: %t", of, e.Transition, e.Sequence,
-				e.Notified, latest[of], e.Transition != target.AlertFiring)
+				e.Kept == "", latest[of], e.Transition != target.AlertFiring)
 		}
 		holds[of] = e.Transition != target.AlertResolved
 		of.number = e.Sequence

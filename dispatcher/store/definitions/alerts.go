@@ -116,6 +116,16 @@ func allAlerts(ctx context.Context, q db.Querier, app string, scan func(db.Scann
 	return db.Collect(ctx, q, scan, list, run.AppID(app))
 }
 
+// AlertDestinations returns the names of the destinations of the alerts of an app, by alert.
+func AlertDestinations(ctx context.Context, q db.Querier, app string) (map[string]string, error) {
+	all, err := allAlerts(ctx, q, app, db.EvenUnreadable(ScanAlert(app), func(*alert.Alert, error) {}))
+	names := make(map[string]string, len(all))
+	for _, a := range all {
+		names[a.Name] = a.Destination.Name()
+	}
+	return names, err
+}
+
 // alertBefore is the state that a PUT of an alert depends on, with the values for the audit log.
 type alertBefore struct {
 	alert.Before

@@ -259,19 +259,47 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 	}
 	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.Text, " AND ") +
 		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
-	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (e alert.Event, err error) {
+	var keys []run.Key
+	events, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (e alert.Event, err error) {
 		var id int64
 		var at time.Time
 		var alert, job, text string
 		if err = row.Scan(db.InstantColumn(&at), &id, &alert, &job, &text); err != nil {
 			return e, err
 		}
+		keys = append(keys, run.Key{TriggerID: id, ScheduledAt: at, Kind: run.KindAlert})
 		if err = json.Unmarshal([]byte(text), &e); err != nil {
 			return e, fmt.Errorf("event of alert %s: %w", alert, err)
 		}
 		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, access.AuditID(at, id)
 		return e, nil
 	}, list, w.Args...)
+	if err != nil || len(events) == 0 {
+		return events, err
+	}
+	return events, s.addDeliveries(ctx, query.App, events, keys)
+}
+
+// addDeliveries adds to events what became of their notifications, by the keys of the runs.
+func (s *Store) addDeliveries(ctx context.Context, app string, events []alert.Event, keys []run.Key) error {
+	found, err := s.reads.Deliveries(ctx, s.db.Read, keys)
+	if err != nil {
+		return err
+	}
+	destinations, err := definitions.AlertDestinations(ctx, s.db.Read, app)
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		e := &events[i]
+		if e.Kept != "" {
+			continue
+		}
+		delivery := found[keys[i]]
+		delivery.Transition, delivery.To = e.Transition, destinations[e.Alert]
+		e.Notification, e.Notified = &delivery, delivery.State == run.Succeeded
+	}
+	return nil
 }
 
 // The notifications of one condition are separate runs, and a receiver keeps the latest one: an incident opened after

@@ -58,18 +58,7 @@ func (s *Store) StatesOfAlerts(ctx context.Context, q db.Querier, query alert.St
 		}
 		w.Add("(a.name, j.name, s.condition) > (%s, %s, %s)", parts[0], parts[1], parts[2])
 	}
-	all, err := listAlertStates(ctx, q, w, query.Page.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("read states of alerts: %w", err)
-	}
-	states := make([]alert.State, len(all))
-	for i, one := range all {
-		states[i] = one.State(one.alert, one.job, now)
-		if err := s.addDelivery(ctx, q, one.KeyedTrack, &states[i]); err != nil {
-			return nil, fmt.Errorf("read the notification of a state of an alert: %w", err)
-		}
-	}
-	return states, nil
+	return s.listAlertStates(ctx, q, w, query.Page.Limit, now)
 }
 
 // shownAlertState is a state with the names that users know.
@@ -80,12 +69,12 @@ type shownAlertState struct {
 }
 
 // listAlertStates lists the states s of alerts a for jobs j that meet conditions.
-func listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit int) ([]shownAlertState, error) {
+func (s *Store) listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit int, now time.Time) ([]alert.State, error) {
 	list := `SELECT ` + definitions.TrackColumns + `, j.app, j.name, ` + definitions.AlertColumns +
 		` FROM alerts AS a JOIN alert_states AS s ON s.alert_id = a.id
 		JOIN jobs AS j ON j.id = s.job_id WHERE a.deleted_at IS NULL` + w.Text + `
 		ORDER BY a.name, j.name, s.condition LIMIT ` + strconv.Itoa(limit)
-	return db.Collect(ctx, q, func(row db.Scanner) (one shownAlertState, err error) {
+	all, err := db.Collect(ctx, q, func(row db.Scanner) (one shownAlertState, err error) {
 		var app, track string
 		k := &one.KeyedTrack
 		one.alert, err = definitions.ScanAlert("")(db.WiderRow{Scanner: row,
@@ -96,20 +85,64 @@ func listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit i
 		}
 		return one, err
 	}, list, w.Args...)
+	if err != nil {
+		return nil, fmt.Errorf("read states of alerts: %w", err)
+	}
+	states := make([]alert.State, len(all))
+	for i, one := range all {
+		states[i] = one.State(one.alert, one.job, now)
+	}
+	return states, s.addDeliveries(ctx, q, all, states)
 }
 
-// addDelivery adds to a state the outcome of its latest notification.
-func (s *Store) addDelivery(ctx context.Context, q db.Querier, track definitions.KeyedTrack, state *alert.State) error {
-	if track.Told == "" {
-		return nil
+// addDeliveries adds to states the outcome of their latest notification.
+func (s *Store) addDeliveries(ctx context.Context, q db.Querier, shown []shownAlertState, states []alert.State) error {
+	keys := make([]run.Key, len(shown))
+	for i, one := range shown {
+		if one.Told != "" {
+			keys[i] = run.Key{TriggerID: one.ID, ScheduledAt: one.ToldAt, Kind: run.KindAlert}
+		}
 	}
-	key := run.Key{TriggerID: track.ID, ScheduledAt: track.ToldAt, Kind: run.KindAlert}
-	state.Notification = &alert.Delivery{Run: key.String(), Transition: track.Told, At: track.ToldAt}
-	// $1 scheduled instant, $2 trigger, $3 kind
-	const run = `SELECT state, class, error FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
-		UNION ALL SELECT coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, '') FROM runs
-			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	_, err := db.ReadRow(ctx, q, []any{&state.Notification.State, &state.Notification.Class, &state.Notification.Error}, run,
-		dispatch.KeyArgs(key)[:3]...)
-	return err
+	found, err := s.Deliveries(ctx, q, keys)
+	if err != nil {
+		return err
+	}
+	for i, one := range shown {
+		if one.Told != "" {
+			delivery := found[keys[i]]
+			delivery.Transition, delivery.To = one.Told, one.alert.Destination.Name()
+			states[i].Notification = &delivery
+		}
+	}
+	return nil
+}
+
+// Deliveries returns what became of notifications, by the keys of their runs; zero keys are left out.
+func (s *Store) Deliveries(ctx context.Context, q db.Querier, keys []run.Key) (map[run.Key]alert.Delivery, error) {
+	k, all := db.NewKeys(len(keys)), make(map[run.Key]alert.Delivery, len(keys))
+	for _, key := range keys {
+		if key.TriggerID != 0 {
+			k.Add(key, 0, 0)
+			all[key] = alert.Delivery{Run: key.String(), At: key.ScheduledAt}
+		}
+	}
+	if len(k.At) == 0 {
+		return all, nil
+	}
+	// From $1 on: the keys
+	read := s.db.Rows(0, 1, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.state, r.class, r.error
+		FROM b JOIN live_runs AS r ON` + db.OfBatch(s.db.Flavor) + ` UNION ALL
+		SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
+		FROM b JOIN runs AS r ON` + db.OfBatch(s.db.Flavor)
+	err := db.EachRow(ctx, q, func(row db.Scanner) error {
+		var one alert.Delivery
+		key, err := dispatch.ScanRunKey(db.WiderRow{Scanner: row, After: []any{&one.State, &one.Class, &one.Error}})
+		one.Run, one.At = key.String(), key.ScheduledAt
+		all[key] = one
+		return err
+	}, read, s.db.Batch(k.At, k.Trigger, k.Kind)...)
+	if err != nil {
+		return nil, fmt.Errorf("read what became of notifications of alerts: %w", err)
+	}
+	return all, nil
 }

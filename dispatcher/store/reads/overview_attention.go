@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -169,11 +168,7 @@ func (l *looker) alerts(ctx context.Context) error {
 		w.Args = append(w.Args, l.db.List(l.apps))
 		w.Text += " AND a.app_id" + l.db.In(len(w.Args))
 	}
-	shown, err := listAlertStates(ctx, l.db.Read, w, shownMost)
-	states := make([]alert.State, len(shown))
-	for i, one := range shown {
-		states[i] = one.State(one.alert, one.job, l.at)
-	}
+	states, err := l.listAlertStates(ctx, l.db.Read, w, shownMost, l.at)
 	l.found.Alerts = begin(states)
 	return err
 }

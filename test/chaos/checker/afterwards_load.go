@@ -70,7 +70,7 @@ type transition struct {
 	Condition, Transition string
 	Sequence              int
 	Run                   string
-	Notified              bool
+	Kept                  string // why it was not notified; empty if it was
 }
 
 // backfilled is a backfill, and how far it is.

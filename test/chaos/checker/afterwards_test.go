@@ -43,7 +43,7 @@ func newAfterwards() *story {
 	for i, which := range []string{"firing", "resolved"} {
 		of := s.run(moody, time.Duration(15+15*i)*time.Second).fire
 		s.events = append(s.events, alertEvent{job: "moody", transition: transition{Condition: "failure", Transition: which, Sequence: i + 1,
-			Run: of.id(), Notified: true}})
+			Run: of.id()}})
 		r := s.later1("watch", "alert", fire{notified1 + int64(i), of.at, notifying})
 		r.Payload.Job, r.Payload.Condition, r.Payload.Sequence = "moody", "failure", i+1
 	}

@@ -62,9 +62,9 @@ func (j *judge) checkAlerts() {
 				break
 			}
 			name := told{key[0], key[1], e.Sequence}
-			if n := notified[name]; e.Notified && n == 0 {
+			if n := notified[name]; e.Kept == "" && n == 0 {
 				j.add(lost, "%s (%s) was never notified", e.name(), e.Transition)
-			} else if n > 1 || !e.Notified && n > 0 {
+			} else if n > 1 || e.Kept != "" && n > 0 {
 				j.add(unexplained, "%s (%s) was notified %d times", e.name(), e.Transition, n)
 			}
 			delete(notified, name)

@@ -45,6 +45,7 @@ func alertTests() tests {
 		"states that an alert no longer watches end":                            testAlertChanged,
 		"a deleted alert delivers no more notifications":                        testAlertDeleted,
 		"an undelivered notification shows in the state":                        testAlertUndelivered,
+		"a notification that waits is sent after a rollback":                    testAlertAfterRollback,
 		"an overtaken notification is not sent":                                 testAlertOvertaken,
 		"a notification waits for the previous one":                             testAlertInOrder,
 		"followers of a backfill are not notified":                              testAlertOfBackfillFollower,
@@ -91,7 +92,7 @@ func (f *wing) alertEvents() string {
 		f.Must(err)
 		for _, e := range page {
 			text := e.Job + " " + string(e.Condition) + " " + string(e.Transition)
-			if !e.Notified {
+			if e.Kept != "" {
 				text = "[" + text + " " + string(e.Kept) + "]"
 			}
 			all = append(all, text)

@@ -153,5 +153,35 @@ func testAlertUndelivered(t *testing.T, f *wing) {
 	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 9}})
 	f.Must(err)
 	fixture.WantDiff(t, "what became of the notification", &alert.Delivery{Run: held[0].String(), Transition: target.AlertFiring,
-		At: held[0].ScheduledAt, State: run.Failed, Class: run.ClassHTTP5xx, Error: "broken"}, states[0].Notification)
+		At: held[0].ScheduledAt, To: "https://pager.example.com/ (carillon)", State: run.Failed, Class: run.ClassHTTP5xx, Error: "broken"},
+		states[0].Notification)
+	f.Expect("who knows that somebody was told", states[0].Notification.Fails(), true)
+	attention, err := f.Attention(t.Context(), nil, fixture.T0.Add(time.Hour))
+	f.Must(err)
+	fixture.WantDiff(t, "what attention says of it", states[0].Notification, attention.Alerts.Items[0].Notification)
+	events, err := f.AlertEvents(t.Context(), alert.EventQuery{App: "shop", Page: input.Page{Limit: 9}})
+	f.Must(err)
+	f.Expect("whether the event says that somebody was told", events[0].Notified, false)
+	fixture.WantDiff(t, "what the event says", states[0].Notification, events[0].Notification)
+}
+
+// A notification that waits for its next attempt is not lost with a rollback.
+func testAlertAfterRollback(t *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	at := f.Ends("sync", run.Failed).ScheduledAt.Add(time.Minute)
+	f.fails(f.adoptNotifications(at)[0], at)
+	f.Must(f.DeclareRollback(t.Context(), "restored", fixture.At(at)))
+	f.Must(f.ResolveRollback(t.Context(), dispatcher.RollbackSkip, fixture.At(at)))
+	for after, more := int64(0), true; more; {
+		done, err := f.SkipRolledBack(t.Context(), after, 10, at)
+		f.Must(err)
+		after, more = done.Last, done.More
+	}
+	again := f.adoptNotifications(at.Add(2 * time.Minute))
+	f.Expect("notifications that are attempted again", len(again), 1)
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(again[0], fixture.Outcome(at))}))
+	events, err := f.AlertEvents(t.Context(), alert.EventQuery{App: "shop", Page: input.Page{Limit: 9}})
+	f.Must(err)
+	f.Expect("whether the event says that somebody was told", events[0].Notified, true)
 }

@@ -23,6 +23,7 @@ chosen AS MATERIALIZED (
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
   WHERE i.rollback_choice = 'skip'
     AND r.node <> -3
+    AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
   FOR UPDATE OF r SKIP LOCKED

@@ -20,6 +20,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
   WHERE i.rollback_choice = 'skip'
     AND r.node <> -3
+    AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
@@ -51,6 +52,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
   WHERE i.rollback_choice = 'skip'
     AND r.node <> -3
+    AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
@@ -87,6 +89,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
   WHERE i.rollback_choice = 'skip'
     AND r.node <> -3
+    AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
@@ -120,6 +123,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
   WHERE i.rollback_choice = 'skip'
     AND r.node <> -3
+    AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
