@@ -42,7 +42,8 @@ type RunSummary struct {
 	Class       run.Class  `json:"class,omitempty"`
 	ScheduledAt time.Time  `json:"scheduled_at"`
 	EndedAt     *time.Time `json:"ended_at,omitempty"`
-	// Lateness is how late the first attempt began; nil if it has not begun, or if the run was attempted again.
+	// Lateness is how late the first attempt of a fire began; nil if it has not begun, if it had to wait as the job asked
+	// or was attempted again, and for other runs.
 	Lateness *input.Duration `json:"lateness,omitempty"`
 }
 

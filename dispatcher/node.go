@@ -77,8 +77,12 @@ type NodeReport struct {
 	InFlight int `json:"in_flight"`
 	// Fires is how many fires the node claimed in the minute before.
 	Fires int `json:"fires"`
-	// Lag is the latest start of an attempt since the previous heartbeat.
+	// Lag is the largest lateness since the previous heartbeat: of the fires that the node claimed and whose first attempt
+	// began, and of the due ones that it has not claimed yet. Runs that waited as their job asked, retries, backfills and
+	// runs taken over from another node do not count.
 	Lag input.Duration `json:"lag"`
+	// Saturated is true if fires were late and the node had no free worker since the previous heartbeat.
+	Saturated bool `json:"saturated,omitempty"`
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
 	// is behind. It does not move fires: the database's clock decides.
 	ClockOffset input.Duration `json:"clock_offset"`
@@ -121,8 +125,8 @@ const (
 	NodeDead     NodeState = "dead" // its heartbeat is missing, or it left
 )
 
-// SaturatedLag is how late a node may begin attempts before it counts as saturated.
-const SaturatedLag = time.Second
+// LateLag is how late a node may begin fires before it needs attention.
+const LateLag = time.Second
 
 // WrongClock is by how much the clock of a node may differ from the database's.
 const WrongClock = 500 * time.Millisecond
@@ -134,7 +138,8 @@ type NodeReason string
 const (
 	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
-	NodeReasonSaturated NodeReason = "saturated" // it begins attempts later than SaturatedLag
+	NodeReasonSaturated NodeReason = "saturated" // it begins fires later than LateLag, and had no free worker
+	NodeReasonLate      NodeReason = "late"      // it begins fires later than LateLag, and had free workers
 	NodeReasonClock     NodeReason = "clock"     // its clock differs from the database's by more than WrongClock
 	// NodeReasonCertificate: its API's certificate has expired, or expires within CertificateWarning of its heartbeat
 	NodeReasonCertificate NodeReason = "certificate"
@@ -158,8 +163,11 @@ func (n Node) Unwell() (reasons []NodeReason) {
 	case n.State == NodePaused:
 		reasons = append(reasons, NodeReasonPaused)
 	}
-	if n.Lag.Std() > SaturatedLag {
+	switch {
+	case n.Saturated:
 		reasons = append(reasons, NodeReasonSaturated)
+	case n.Lag.Std() > LateLag:
+		reasons = append(reasons, NodeReasonLate)
 	}
 	if n.ClockOffset.Std().Abs() > WrongClock {
 		reasons = append(reasons, NodeReasonClock)

@@ -16,6 +16,7 @@ import (
 //
 //   - A fire is good if its first attempt began within Objective.Within of its scheduled time. It is late if it began
 //     later, or ended without an attempt. How an attempt ended makes no difference.
+//   - A fire that began later because it waited as the job asked, for a slot or for its host, does not count.
 //   - A missed fire is bad, even if its misfire_policy runs it later. A range of missed fires counts at its last time.
 //   - A fire that was skipped because of concurrency_policy, or cancelled before its first attempt, does not count. Nor do
 //     manual runs, catch-ups, chains, backfills and shards.

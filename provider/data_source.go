@@ -143,8 +143,8 @@ var nodeRows = binding.Of(binding.Fresh[dispatcher.Node],
 		"require with `node_labels`.", binding.ThereInData),
 	binding.Value("share", types.Float64Type, func(n *dispatcher.Node) attr.Value { return types.Float64Value(n.Share) },
 		binding.InData, "Share of the fleet's fires that the node claimed in that minute, from 0 to 1."),
-	binding.Duration("lag", func(n *dispatcher.Node) *input.Duration { return &n.Lag }, binding.InData, "The longest delay with "+
-		"which an attempt began between its last two heartbeats: a duration."),
+	binding.Duration("lag", func(n *dispatcher.Node) *input.Duration { return &n.Lag }, binding.InData, "The largest lateness "+
+		"between its last two heartbeats, of fires that did not wait as their job asked: a duration."),
 	binding.Shown("clock_offset", func(n *dispatcher.Node) string { return n.ClockOffset.String() }, binding.InData,
 		"How far the node's clock is ahead of the database's: a duration, negative if behind. It does not affect when jobs fire."),
 )

@@ -70,13 +70,14 @@ func TestInvalidFilterIsShownAndNothingListed(t *testing.T) {
 
 func TestUnhealthyNodeDoesNotLookActive(t *testing.T) {
 	t.Parallel()
-	skewed, late, well := nodeOf("skewed"), nodeOf("late"), nodeOf("well")
+	skewed, late, busy, well := nodeOf("skewed"), nodeOf("late"), nodeOf("busy"), nodeOf("well")
 	skewed.Lag, late.ClockOffset, well.Lag, well.ClockOffset = 0, 0, 0, 0
 	skewed.ClockOffset = input.Duration(2 * dispatcher.WrongClock)
-	late.Lag = input.Duration(2 * dispatcher.SaturatedLag)
-	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, late, well}, "")})
+	late.Lag = input.Duration(2 * dispatcher.LateLag)
+	busy.ClockOffset, busy.Lag, busy.Saturated = 0, late.Lag, true
+	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, late, busy, well}, "")})
 	text := w.signedIn(reads()).get("nodes").text
-	for name, want := range map[string]string{"skewed": "skewed", "late": "saturated", "well": "active"} {
+	for name, want := range map[string]string{"skewed": "skewed", "late": "late", "busy": "saturated", "well": "active"} {
 		if found := regexp.MustCompile(`>` + name + `<br>.*?data-state="([a-z]+)"`).FindStringSubmatch(text); found == nil || found[1] != want {
 			t.Errorf("node %s is shown as %q, want %s", name, found, want)
 		}

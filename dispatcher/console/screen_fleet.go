@@ -26,8 +26,10 @@ type nodesPage struct {
 
 type nodeRow struct {
 	dispatcher.Node
-	PerSecond         float64
-	Saturated, Skewed bool
+	PerSecond float64
+	// Slow is that it begins fires late: late, or saturated if no worker was free; empty: it does not.
+	Slow   dispatcher.NodeReason
+	Skewed bool
 }
 
 // Shown is the state in the list: an active node with problems does not look active.
@@ -36,8 +38,8 @@ func (n nodeRow) Shown() string {
 	case n.State != dispatcher.NodeActive:
 	case n.Skewed:
 		return "skewed"
-	case n.Saturated:
-		return "saturated"
+	case n.Slow != "":
+		return string(n.Slow)
 	}
 	return string(n.State)
 }
@@ -46,11 +48,17 @@ func showNodes(v *visit) (content, error) {
 	list, err := v.client.Nodes(v.Context())
 	page := nodesPage{}
 	for _, node := range list.Items {
-		alive := node.State != dispatcher.NodeDead
-		offset := node.ClockOffset.Std().Abs()
-		page.Nodes = append(page.Nodes, nodeRow{node, float64(node.Fires) / 60, alive && node.Lag.Std() > dispatcher.SaturatedLag,
-			alive && offset > dispatcher.WrongClock})
-		if alive {
+		row := nodeRow{Node: node, PerSecond: float64(node.Fires) / 60}
+		for _, reason := range node.Unwell() {
+			switch reason {
+			case dispatcher.NodeReasonSaturated, dispatcher.NodeReasonLate:
+				row.Slow = reason
+			case dispatcher.NodeReasonClock:
+				row.Skewed = true
+			}
+		}
+		page.Nodes = append(page.Nodes, row)
+		if node.State != dispatcher.NodeDead {
 			page.Fires += node.Fires
 		}
 	}

@@ -239,7 +239,8 @@ func (p jobPage) TargetName() string {
 	return ""
 }
 
-// addCharts draws how long the latest runs took and how late they began, the oldest first. A run that is not over is
+// addCharts draws how long the latest runs took, and how late fires began that did not wait as their job asked, the
+// oldest first. A run that is not over is
 // drawn up to now.
 func (p *jobPage) addCharts(v *visit) {
 	var took, late []kit.Bar
@@ -261,7 +262,7 @@ func (p *jobPage) addCharts(v *visit) {
 		case began != nil && mark.Class == kit.ShapeLive:
 			took = draw(took, "strip.so_far", v.Now.Sub(*began))
 		}
-		if r.Kind != run.KindSchedule {
+		if r.Kind != run.KindSchedule || r.Waited != "" {
 			continue
 		}
 		switch {

@@ -47,7 +47,9 @@ func allowed(may bool) result {
 func (e *Engine) attempt(ctx context.Context, run plan.Held) {
 	a := e.attempts.Get().(*attempt)
 	a.run = run
-	e.metrics.waits.Observe(max(0, -e.clock.Until(run.Due)).Seconds())
+	if run.Detail.Job != nil { // another run waited elsewhere
+		e.metrics.waits.Observe(max(0, -e.clock.Until(run.Due)).Seconds())
+	}
 	defer func() {
 		if a.release != nil {
 			a.release()
@@ -141,10 +143,9 @@ func (e *Engine) mayAct(ctx context.Context, run plan.Held) bool {
 // as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late, begun := -e.clock.Until(a.run.Due), time.Now()
-	first := a.run.Kind == run.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // a broadcast counts once
 	a.clock = e.clock.Best()
 	if !occupies(a) {
-		e.metrics.began(&a.call, late, first, begun)
+		e.metrics.began(a.run, &a.call, late, begun)
 	} else {
 		a.call.Occupy = func(endpoint string, ifFree bool) target.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
 	}
@@ -158,7 +159,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 		endSpan(e.inDatabaseTime(a.outcome))
 	}
 	if occupies(a) {
-		e.metrics.began(&a.call, late, first, begun) // not earlier, because the run might have had to wait
+		e.metrics.began(a.run, &a.call, late, begun) // not earlier, because the run might have had to wait
 	}
 	failpoint.Hit(failpoint.AfterResponse)
 	if errors.Is(context.Cause(ctx), pool.ErrCutOff) {

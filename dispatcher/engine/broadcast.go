@@ -67,6 +67,7 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 		a.outcome.NotSent = true
 		return e.conclude(ctx, a)
 	}
+	e.metrics.began(a.run, &a.call, -e.clock.Until(a.run.Due), time.Now())
 	loop.UntilDone(ctx, e.log.Logger, "broadcast run", 1, func() error {
 		_, err := e.store.Broadcast(ctx, a.run.HeldRun, endpoints, time.Time{})
 		return err

@@ -3,12 +3,14 @@ package engine
 import (
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 func TestHeartbeatsReportTheLoadOfTheNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.declare("busy", "* * * * * ?", nil)
+	r.declare("busy", "* * * * * ?", func(trigger *dispatcher.Trigger) { trigger.EndAt = new(r.now.Add(3*time.Second + time.Millisecond)) })
 	r.poll(5 * time.Second)
 	for range 3 {
 		r.claimOnce(t.Context(), r.now.Add(3*time.Second))

@@ -109,9 +109,13 @@ func (e *Engine) recordOutage(ctx context.Context, to time.Time) {
 
 // report returns the node's report about itself for a heartbeat.
 func (e *Engine) report() dispatcher.NodeReport {
-	fires, lag := e.metrics.load.read()
+	fires, lag, waits := e.metrics.load.read()
+	if oldest, ok := e.plan.Timeline.Oldest(); ok {
+		lag = max(lag, -e.clock.Until(oldest))
+	}
 	report := dispatcher.NodeReport{
 		InFlight: e.pool.Held(), Fires: fires, Lag: input.Duration(lag.Round(time.Millisecond)),
+		Saturated:   waits && lag > dispatcher.LateLag,
 		ClockOffset: input.Duration(e.clock.Offset().Round(time.Millisecond)),
 		LongSince:   e.long.since(e.clock.Now()),
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -28,11 +29,12 @@ type metrics struct {
 	claims   *prometheus.CounterVec // by result
 	apps     *series.Apps[*appMetrics]
 	seconds  map[attemptKey]timed
-	waits    prometheus.Histogram   // for the pool
-	retries  *prometheus.CounterVec // by reason
-	slots    *prometheus.CounterVec // by result
-	unplaced *prometheus.CounterVec // by reason
-	removed  *prometheus.CounterVec // by kind
+	waits    prometheus.Histogram     // for the pool
+	waited   *prometheus.HistogramVec // by reason
+	retries  *prometheus.CounterVec   // by reason
+	slots    *prometheus.CounterVec   // by result
+	unplaced *prometheus.CounterVec   // by reason
+	removed  *prometheus.CounterVec   // by kind
 	polls    prometheus.Histogram
 	drift    prometheus.Gauge
 }
@@ -47,9 +49,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		claims: counters(registry, "carillon_claims_total", "result", []string{claimWon, claimLost},
 			"Fires that this node tried to claim, by result: won, or lost to another node or a change."),
-		apps: newAppMetrics(registry), seconds: newAttemptSeconds(registry),
+		apps: newAppMetrics(registry), seconds: newAttemptSeconds(registry), waited: newWaits(registry),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "carillon_pool_wait_seconds", Help: "Time from when a run was due until a worker of the pool took it.",
+			Name: "carillon_pool_wait_seconds", Help: "Time from when a fire that this node claimed was due until a worker of the pool took it.",
 			Buckets: []float64{.001, .01, .1, 1, 10, 60, 600},
 		}),
 		retries: counters(registry, "carillon_retries_total", "reason",
@@ -94,7 +96,7 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 			count(e.plan.Timeline.Waiting)},
 		{"carillon_oldest_overdue_seconds", "How long the oldest due fire that no node has claimed waits, as this node sees it; 0 if none.",
 			func() float64 { return e.plan.OldestOverdue(e.clock.Now()).Seconds() }},
-		{"carillon_lateness_max_seconds", "Largest lateness of the scheduled fires whose first attempt began in the last minute.",
+		{"carillon_lateness_max_seconds", "Largest lateness, as in carillon_lateness_seconds, of the fires that began in the last minute.",
 			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
 		{"carillon_pool_workers", "Workers of the pool.", count(e.pool.Workers)},
@@ -160,7 +162,8 @@ type load struct {
 	mu     sync.Mutex
 	recent []claims // of the last minute, oldest first
 	lag    time.Duration
-	late   largest // of first attempts
+	waits  bool // since the last call of read, fires found no free worker at some second
+	late   largest
 }
 
 // claims is how many fires were claimed within a second.
@@ -180,25 +183,31 @@ func (l *load) claimed(fires int) {
 	l.recent = append(l.recent, claims{now, fires})
 }
 
-// began notes how late an attempt began. first is true for the first attempt of a scheduled fire.
-func (l *load) began(late time.Duration, first bool) {
+// began notes how late a fire began.
+func (l *load) began(late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lag = max(l.lag, late)
-	if first {
-		l.late.add(late, time.Now())
-	}
+	l.late.add(late, time.Now())
 }
 
-// latest returns how late the latest first attempt of the last minute began.
+// sampled notes whether fires wait for a worker now.
+func (l *load) sampled(waits bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits = l.waits || waits
+}
+
+// latest returns the largest lateness of the fires that began in the last minute.
 func (l *load) latest() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.late.read(time.Now())
 }
 
-// read returns the fires of the last minute, and the lag since the last call.
-func (l *load) read() (fires int, lag time.Duration) {
+// read returns the fires of the last minute. Since the last call, lag is the largest lateness, and waits is true if
+// fires found no free worker.
+func (l *load) read() (fires int, lag time.Duration, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -209,7 +218,8 @@ func (l *load) read() (fires int, lag time.Duration) {
 		fires += c.fires
 	}
 	lag, l.lag = l.lag, 0
-	return fires, lag
+	waits, l.waits = l.waits, false
+	return fires, lag, waits
 }
 
 // usage is how busy the node was in the last minute. A single sample would miss herds: jobs like to fire on the minute,
@@ -226,6 +236,7 @@ const usageSamples = 60
 func (e *Engine) usageLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.metrics.usage.add(e.pool.Use())
+		e.metrics.load.sampled(e.plan.Timeline.Waiting() > 0 || e.pool.Waiting() > 0)
 		backoff.Sleep(ctx, loop.Spread(time.Second))
 	}
 }
@@ -307,7 +318,8 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 		Name: "carillon_credential_failures_total", Help: "Attempts that failed because of a secret, by app and reason.",
 	}, []string{"app", "reason"})
 	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "carillon_lateness_seconds", Help: "Time from when a scheduled fire was due until its first attempt began.",
+		Name: "carillon_lateness_seconds", Help: "Time from when a scheduled fire was due until its first attempt began, of fires that did " +
+			"not wait as their job asked and were not taken over from another node.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"app"})
 	registry.MustRegister(attempts, missed, credentials, lateness)
@@ -328,6 +340,23 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 		}
 		return m
 	})
+}
+
+// waitTakeOver is the reason of a fire that another node had claimed. Its job did not ask for that.
+const waitTakeOver run.WaitReason = "take_over"
+
+// newWaits registers the waits before a first attempt that are not lateness.
+func newWaits(registry prometheus.Registerer) *prometheus.HistogramVec {
+	all := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "carillon_wait_seconds", Help: "Time from when a scheduled fire was due until its first attempt began, of fires that " +
+			"waited as their job asked or were taken over from another node, by reason.",
+		Buckets: []float64{.1, 1, 10, 60, 600, 3600},
+	}, []string{"reason"})
+	for _, reason := range []run.WaitReason{run.WaitSlot, run.WaitCircuit, run.WaitHostRate, run.WaitOther, waitTakeOver} {
+		all.WithLabelValues(string(reason))
+	}
+	registry.MustRegister(all)
+	return all
 }
 
 // attemptKey is the key of the times of attempts.
@@ -388,12 +417,18 @@ func (t timed) observe(took time.Duration, call *target.Call, at time.Time) {
 	t.observer.ObserveWithExemplar(took.Seconds(), labels)
 }
 
-// began notes how late an attempt began. first is true for the first attempt of a scheduled fire.
-func (m *metrics) began(call *target.Call, late time.Duration, first bool, at time.Time) {
-	m.load.began(late, first)
-	if first {
-		m.apps.Of(call.App).lateness.observe(late, call, at)
+// began notes the lateness of a fire whose first attempt begins: if it waited as its job asked, or was taken over, the
+// time is noted as a wait instead. No other attempt is late: retries, manual runs, catch-ups, backfills and shards.
+func (m *metrics) began(r plan.Held, call *target.Call, after time.Duration, at time.Time) {
+	if r.Kind != run.KindSchedule || r.Attempt != 1 || r.Shard > 0 {
+		return
 	}
+	if why := r.Waited; why != "" || r.Detail.Job == nil {
+		m.waited.WithLabelValues(string(cmp.Or(why, waitTakeOver))).Observe(after.Seconds())
+		return
+	}
+	m.load.began(after)
+	m.apps.Of(call.App).lateness.observe(after, call, at)
 }
 
 // ended counts the end of an attempt, and logs one that failed.

@@ -27,11 +27,10 @@ func TestLargestLatenessExpiresAfterAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l load
-		l.began(3*time.Second, true)
-		l.began(9*time.Second, false) // a retry is late on purpose
-		l.began(2*time.Second, true)
+		l.began(3 * time.Second)
+		l.began(2 * time.Second)
 		time.Sleep(30 * time.Second)
-		l.began(time.Second, true)
+		l.began(time.Second)
 		time.Sleep(30 * time.Second)
 		if got := l.latest(); got != 3*time.Second {
 			t.Errorf("after a minute it is %s, want 3s", got)

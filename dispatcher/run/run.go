@@ -50,6 +50,8 @@ type Run struct {
 	// ProbeAt is when the next of the job's runs that wait for the host goes, as a probe; nil if the run waits for no
 	// host, or if the host responds again and all runs go.
 	ProbeAt *time.Time `json:"probe_at,omitempty"`
+	// Waited is what the run last waited for before its first attempt, as its job asked. It is not late because of that.
+	Waited WaitReason `json:"waited,omitempty"`
 	// Held is why no node takes a waiting run: its app is disabled or suspended; empty for other runs.
 	Held string `json:"held,omitempty"`
 	// Callback is the state of the callback of a run in state waiting_callback; nil for other runs.
@@ -395,6 +397,17 @@ func (c Class) OfHost() bool {
 	return false
 }
 
+// WaitReason is what a run waited for before its first attempt.
+type WaitReason string
+
+// The reasons.
+const (
+	WaitSlot     WaitReason = "slot"                       // of its job, or of an endpoint
+	WaitCircuit             = WaitReason(ClassCircuitOpen) // its host failed too often
+	WaitHostRate            = WaitReason(ClassHostRate)    // too many requests to its host
+	WaitOther               = WaitReason(ClassOther)       // the run that it tells about had not ended
+)
+
 // HeldRun is a run that a node holds and has to execute.
 type HeldRun struct {
 	Key
@@ -411,6 +424,8 @@ type HeldRun struct {
 	Live bool
 	// HasInput is true if RunInputs has an input of the run.
 	HasInput bool
+	// Waited is what it last waited for before its first attempt; see Run.Waited. A fire of a claim has not waited.
+	Waited WaitReason
 	// Accepted is set if the node only has to record the end of the attempt; see AcceptedAttempt.
 	Accepted *AcceptedAttempt
 }

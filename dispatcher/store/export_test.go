@@ -242,7 +242,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("delays_ended", all.Ended, []any{many})
 	add("delays_ended_of", all.EndedOf, []any{many}, db.IDColumns...)
 	add("schedule_next", all.ScheduleNext, nil, db.ScheduleNextColumns...)
-	add("heartbeat", all.Heartbeat, []any{node, zero, zero, zero, zero, at, at, at})
+	add("heartbeat", all.Heartbeat, []any{node, zero, zero, zero, zero, at, at, at, false})
 	add("mark_dead", db.Writing(all.MarkDead[:]...), []any{at, int64(15_000)}, db.Col("id", db.Bigint), db.Col("heartbeat", db.Bigint))
 	add("locks_take", db.Writing(all.TakeLocks), []any{at, node, many, zero}, db.NameColumns...)
 	add("locks_give_back", db.Writing(all.GiveBack), nil, db.LockColumns...)

@@ -27,7 +27,8 @@ type DayStatistics struct {
 	Attempts int64 `json:"attempts"`
 	// Misfires counts the scheduled times that were missed.
 	Misfires int64 `json:"misfires"`
-	// LateMean and LateMost are how late fires began, over Started fires of triggers: fires with a first attempt.
+	// LateMean and LateMost are how late fires began, over Started fires of triggers: fires with a first attempt that did
+	// not wait as their job asked.
 	Started int64 `json:"started"`
 	// How late these began.
 	LateMean input.Duration `json:"late_mean"`

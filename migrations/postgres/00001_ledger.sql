@@ -361,6 +361,7 @@ CREATE TABLE live_runs (
   callback_id  BIGINT,
   callback     TEXT,
   has_input    BOOLEAN  NOT NULL DEFAULT FALSE, -- run_inputs has a row of it; of a shard, of its parent
+  waited       TEXT     NOT NULL DEFAULT '', -- what it last waited for before its first attempt: slot, or a class; empty: nothing
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 );
 CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state NOT IN ('retrying', 'waiting_callback');
@@ -443,6 +444,7 @@ CREATE TABLE runs (
   state        TEXT,                      -- NULL: succeeded
   class        TEXT,                      -- NULL: none
   error        TEXT,                      -- NULL: none
+  waited       TEXT,                      -- as in live_runs; NULL: it did not wait
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) PARTITION BY RANGE (scheduled_at); -- plain: );
 CREATE TABLE runs_default PARTITION OF runs DEFAULT; -- plain:
@@ -729,6 +731,7 @@ CREATE TABLE nodes (
   in_flight    INTEGER NOT NULL,
   fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
   lag          BIGINT  NOT NULL,           -- milliseconds
+  saturated    BOOLEAN NOT NULL DEFAULT FALSE, -- fires found no free worker since the heartbeat before
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
   api_addresses TEXT   NOT NULL DEFAULT '', -- HOST:PORT,... of its API, which no target may be

@@ -313,6 +313,7 @@ CREATE TABLE live_runs (
   callback_id INTEGER,
   callback TEXT,
   has_input INTEGER NOT NULL DEFAULT FALSE,
+  waited TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) STRICT, WITHOUT ROWID;
 
@@ -377,6 +378,7 @@ CREATE TABLE runs (
   state TEXT,
   class TEXT,
   error TEXT,
+  waited TEXT,
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) STRICT, WITHOUT ROWID;
 
@@ -624,6 +626,7 @@ CREATE TABLE nodes (
   in_flight INTEGER NOT NULL,
   fires INTEGER NOT NULL,
   lag INTEGER NOT NULL,
+  saturated INTEGER NOT NULL DEFAULT FALSE,
   clock_offset INTEGER NOT NULL,
   long_since INTEGER,
   api_addresses TEXT NOT NULL DEFAULT '',

@@ -147,7 +147,7 @@ func (p *Planner) OldestOverdue(now time.Time) time.Duration {
 		p.Overdue.window.Load().wait(now, 3*p.Options.Window, p.Options.Grace),
 		p.Overdue.others.Load().wait(now, 3*farSweep*p.Options.Grace, p.Options.Grace),
 		p.Overdue.misses.Load().wait(now, 3*p.Options.Handler, p.Options.Grace))
-	for _, oldest := range []func() (time.Time, bool){p.Timeline.oldest, p.Ahead.Head} {
+	for _, oldest := range []func() (time.Time, bool){p.Timeline.Oldest, p.Ahead.Head} {
 		if planned, ok := oldest(); ok && now.Sub(planned) >= p.Options.Grace {
 			wait = max(wait, now.Sub(planned))
 		}

@@ -165,8 +165,8 @@ func (t *timeline) overdue(then time.Time) bool {
 	return t.onTime > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
 }
 
-// oldest returns the due time of the earliest unclaimed fire.
-func (t *timeline) oldest() (at time.Time, ok bool) {
+// Oldest returns the due time of the earliest unclaimed fire.
+func (t *timeline) Oldest() (at time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.heap) > 0 {

@@ -194,6 +194,13 @@ func (p *Pool[T]) Use() float64 {
 	return float64(p.shares.all.taken[attempted]) / p.shares.most[attempted]
 }
 
+// Waiting returns how many runs are due and wait for a worker.
+func (p *Pool[T]) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Len()
+}
+
 // Busy reports whether attempts are in flight besides one that has just ended.
 func (p *Pool[T]) Busy() bool {
 	p.mu.Lock()

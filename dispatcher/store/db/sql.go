@@ -87,7 +87,7 @@ const (
 	EndedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
 		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error,
-		'' AS waits_for, '' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
+		'' AS waits_for, '' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback, coalesce(r.waited, '') AS waited
 		FROM runs AS r`
 
 	UnendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
@@ -96,7 +96,7 @@ const (
 		CASE WHEN r.node = -1 THEN coalesce((SELECT s.endpoint FROM slots AS s WHERE s.job_id = r.job_id
 			AND s.scheduled_at = r.scheduled_at AND s.trigger_id = r.trigger_id AND s.kind = r.kind AND s.node = -1), '')
 			ELSE '' END AS waits_at,
-		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at, r.callback
+		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at, r.callback, r.waited
 		FROM live_runs AS r`
 )
 

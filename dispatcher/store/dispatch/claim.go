@@ -140,9 +140,9 @@ const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, at
 // heldFire are the same columns for a fire f of a claim.
 const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token, 1, 0, CAST(NULL AS BIGINT), f.claimed_at, FALSE`
 
-// adoptedColumns are heldColumns, the note of an accepted attempt, and whether the run has an input. Other statements
-// meet only runs without an input or already adopted ones.
-const adoptedColumns = heldColumns + `, callback, has_input`
+// adoptedColumns are heldColumns, the note of an accepted attempt, whether the run has an input, and what it waited for.
+// Other statements meet only runs without these, or already adopted ones.
+const adoptedColumns = heldColumns + `, callback, has_input, waited`
 
 // heldRuns runs a hot statement that returns heldColumns of runs, about so many rows, the latest last.
 func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot db.Statement, args []any) ([]run.HeldRun, error) {
@@ -189,7 +189,7 @@ func newHeldRow(rows int) *heldRow {
 // newAdoptedRow is newHeldRow for adoptedColumns.
 func newAdoptedRow() *heldRow {
 	r := newHeldRow(0)
-	r.refs = append(r.refs, &r.callback, &r.run.HasInput)
+	r.refs = append(r.refs, &r.callback, &r.run.HasInput, &r.run.Waited)
 	return r
 }
 

@@ -236,7 +236,7 @@ func ClaimedRuns(f db.Flavor, of, lookedUp string) string {
 	return `SELECT f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT) AS kind, f.job_id, f.revision, 'claimed' AS state,
 		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for,
-		'' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
+		'' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback, '' AS waited
 		FROM (` + f.ClaimedFires() + `) AS f
 		WHERE NOT EXISTS (SELECT 1 FROM runs` + found + lookedUp + one + `
 			AND NOT EXISTS (SELECT 1 FROM live_runs` + found + one + of

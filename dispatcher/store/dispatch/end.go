@@ -33,16 +33,16 @@ func ChosenEnd(e End) string {
 		or(e.node, `CASE WHEN r.node > 0 THEN r.node ELSE 0 END`) + ` AS of_node, r.claimed_at AS of_claimed, ` +
 		or(e.started, `r.started_at`) + ` AS of_started, ` + or(e.at, `n.now`) + ` AS of_end, ` +
 		or(e.attempt, `r.attempt`) + ` AS over, ` + or(e.status, `r.http_status`) + ` AS of_status, ` +
-		e.State + ` AS of_state, ` + or(e.Class, `r.class`) + ` AS of_class, ` + or(e.Message, `r.error`) + ` AS of_error`
+		e.State + ` AS of_state, ` + or(e.Class, `r.class`) + ` AS of_class, ` + or(e.Message, `r.error`) + ` AS of_error, r.waited AS of_waited`
 }
 
 // insertEnded inserts the runs c into the history. where is empty or begins with WHERE.
 func insertEnded(where string) string {
 	return ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms, started_ms, attempt,
-		http_status, state, class, error)
+		http_status, state, class, error, waited)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, ` + millisBefore(`c.of_end`, `c.of_claimed`) + `,
 		` + millisBefore(`c.of_end`, `c.of_started`) + `, c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-		NULLIF(c.of_error, '') FROM c` + where
+		NULLIF(c.of_error, ''), NULLIF(c.of_waited, '') FROM c` + where
 }
 
 // millisBefore is how long before an end something was; NULL if that does not fit. It subtracts only close instants.

@@ -28,6 +28,7 @@ var nodeFields = db.Fields[nodeRow]{
 	{Name: "in_flight", Ref: func(n *nodeRow) any { return &n.InFlight }},
 	{Name: "fires", Ref: func(n *nodeRow) any { return &n.Fires }},
 	{Name: "lag", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.Lag) }},
+	{Name: "saturated", Ref: func(n *nodeRow) any { return &n.Saturated }},
 	{Name: "clock_offset", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.ClockOffset) }},
 	{Name: "certificate_ends_at", Ref: func(n *nodeRow) any { return db.OptionalColumn(&n.CertificateEndsAt) }},
 	{Name: "long_since", Ref: func(n *nodeRow) any { return db.OptionalColumn(&n.LongSince) }},
@@ -136,10 +137,10 @@ func (s *Store) RecordOutage(ctx context.Context, outage dispatcher.Outage) erro
 // The statements of a heartbeat. Their rows are nodes, each with values for the node itself: how many heartbeats
 // it has sent, whether a rollback paused it, whether one awaits a decision, and when the latest was settled.
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the
-// database's clock, $8 when the certificate ends
+// database's clock, $8 when the certificate ends, $9 saturated
 func renewHeartbeat(now string) string {
 	return `UPDATE nodes SET heartbeat_at = CASE WHEN CAST($7 AS bigint) = 0 THEN ` + now + ` ELSE $7 END, in_flight = $2, fires = $3,
-	lag = $4, clock_offset = $5, long_since = $6, certificate_ends_at = $8, heartbeats = heartbeats + 1
+	lag = $4, clock_offset = $5, long_since = $6, certificate_ends_at = $8, saturated = $9, heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + NodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL) AS rolled_back,
 	(SELECT rollback_settled_at FROM installation) AS settled`
@@ -211,7 +212,7 @@ func (s *Store) renew(ctx context.Context, id run.NodeID, report dispatcher.Node
 		}
 	}
 	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
-		db.OrNullAt(report.LongSince), db.OrZero(now), db.OrNullAt(report.CertificateEndsAt)}
+		db.OrNullAt(report.LongSince), db.OrZero(now), db.OrNullAt(report.CertificateEndsAt), report.Saturated}
 	for _, part := range s.Hot.Heartbeat.Parts {
 		some, err := db.Collect(ctx, s.db.Heartbeats, func(row db.Scanner) (n renewedNode, err error) {
 			n.Node, err = ScanNode(db.WiderRow{Scanner: row, After: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})

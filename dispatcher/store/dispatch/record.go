@@ -68,7 +68,7 @@ func (s *Store) recordBy(records []dispatcher.Record) *recordStatements {
 const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
 		b.revision AS of_revision,
 		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, 1 AS over,
-		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error`
+		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited`
 
 // heldByClaim selects fires with an existing claim; f are the locked claims. It is not a join, because PostgreSQL might
 // then begin with the claims.

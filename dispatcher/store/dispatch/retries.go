@@ -46,17 +46,20 @@ const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, att
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_end, c.of_status, c.of_state, c.of_class, c.of_error
 	FROM c WHERE c.not_attempted = 0 AND c.of_callback IS NULL AND ` + goesOn + ` ON CONFLICT DO NOTHING`
 
+// waits is the condition that a run c that continues waits for its first attempt.
+const waits = `c.not_attempted = 1 AND c.over = 1`
+
 // goesOnAs is the state of a run c that continues.
 const goesOnAs = `CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END`
 
 // insertRetrying makes live runs of the fires that continue. It touches no other fires of their claims.
 var insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, started_at,
-	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error, callback_id, callback)
+	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error, callback_id, callback, waited)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, ` + AppOf("c.of_job") + `, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started,
 		` + nextAt + `,
 		c.of_wait, CASE WHEN c.of_callback IS NULL THEN c.until_at END,
 		c.over - c.not_attempted, c.of_failures, c.of_status, ` + goesOnAs + `, c.of_class, c.of_error,
-		c.of_callback_id, c.of_callback
+		c.of_callback_id, c.of_callback, CASE WHEN ` + waits + ` THEN c.of_class ELSE '' END
 	FROM c WHERE ` + goesOn + ` ON CONFLICT DO NOTHING`
 
 // retryRuns sets the live runs that continue to retrying or waiting_callback. If the target has already reported a
@@ -68,7 +71,8 @@ func retryRuns(f db.Flavor) string {
 		callback = CASE WHEN c.of_callback IS NOT NULL THEN coalesce(r.callback, c.of_callback) END,
 		waits_for = c.of_wait, attempt = c.over - c.not_attempted,
 		retry_until = CASE WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END, failures = c.of_failures,
-		started_at = c.of_started, http_status = c.of_status, class = c.of_class, error = c.of_error
+		started_at = c.of_started, http_status = c.of_status, class = c.of_class, error = c.of_error,
+		waited = CASE WHEN ` + waits + ` THEN c.of_class ELSE r.waited END
 	FROM c WHERE` + db.OfChosen(f) + ` AND ` + goesOn
 }
 

@@ -49,7 +49,8 @@ const freeSlots = ` DELETE FROM slots
 const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
 	AND s.trigger_id = b.trigger_id AND s.kind = b.kind AND s.token = b.token`
 
-const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1,
+		waited = CASE WHEN r.attempt = 1 THEN 'slot' ELSE r.waited END
 	FROM b WHERE`
 
 const wakeRuns = ` UPDATE live_runs AS r SET node = 0 FROM b WHERE`

@@ -185,7 +185,7 @@ func (s *objectiveStep) countSpan(ctx context.Context, of span, triggers []int64
 	if err := s.Exec(ctx, pending, args...); err != nil {
 		return fmt.Errorf("note fires that have not ended: %w", err)
 	}
-	ended := batch + ` SELECT r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded')
+	ended := batch + ` SELECT r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded'), r.waited IS NOT NULL
 		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
 			AND a.kind = r.kind AND a.attempt = 1 AND a.scheduled_at >= $2 AND a.scheduled_at < $3
 		WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at < $3 AND r.kind = 1 AND r.trigger_id IN (SELECT id FROM b)
@@ -221,10 +221,11 @@ type endedFire struct {
 	scheduled int64
 	started   *int64 // of the first attempt; nil: none
 	state     run.State
+	waited    bool // before the first attempt, as the job asked
 }
 
 func scanEndedFire(row db.Scanner) (f endedFire, err error) {
-	err = row.Scan(&f.scheduled, &f.started, &f.state)
+	err = row.Scan(&f.scheduled, &f.started, &f.state, &f.waited)
 	return f, err
 }
 
@@ -242,6 +243,8 @@ func (s *objectiveStep) add(fire endedFire) {
 		s.at(fire.scheduled).Good++
 	case fire.started == nil && (fire.state == run.Skipped || fire.state == run.Cancelled):
 		// The job's policy or an operator prevented it.
+	case fire.waited && fire.started != nil:
+		// It waited as the job asked.
 	case fire.state == run.Superseded:
 		// A newer fire ran instead.
 	default:
@@ -274,11 +277,12 @@ func (s *objectiveStep) resolve(ctx context.Context, keys [][3]int64) error {
 		at, trigger, kind = append(at, k[0]), append(trigger, k[1]), append(kind, k[2])
 	}
 	batch, args := s.Rows(0, 1, "", db.FireKeyColumns...), s.Batch(at, trigger, kind)
-	ended := batch + ` SELECT r.trigger_id, r.kind, r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded')
+	ended := batch + ` SELECT r.trigger_id, r.kind, r.scheduled_at, ` + firstStart + `, coalesce(r.state, 'succeeded'), r.waited IS NOT NULL
 		FROM b JOIN runs AS r ON` + s.SameRun("r", "b.scheduled_at", "b.trigger_id", "b.kind") + ` LEFT JOIN attempts AS a ON r.attempt > 1 AND` +
 		s.SameRun("a", "r.scheduled_at", "r.trigger_id", "r.kind") + ` AND a.attempt = 1`
-	attempted := batch + ` SELECT a.trigger_id, a.kind, a.scheduled_at, a.started_at, a.state
-		FROM b JOIN attempts AS a ON` + s.SameRun("a", "b.scheduled_at", "b.trigger_id", "b.kind") + ` AND a.attempt = 1`
+	attempted := batch + ` SELECT a.trigger_id, a.kind, a.scheduled_at, a.started_at, a.state, coalesce(r.waited <> '', FALSE)
+		FROM b JOIN attempts AS a ON` + s.SameRun("a", "b.scheduled_at", "b.trigger_id", "b.kind") + ` AND a.attempt = 1
+		LEFT JOIN live_runs AS r ON` + s.SameRun("r", "b.scheduled_at", "b.trigger_id", "b.kind")
 	over := map[[3]int64]endedFire{}
 	for _, query := range []string{attempted, ended} { // the history comes last and wins, as for other fires
 		_, err := db.Collect(ctx, s, func(row db.Scanner) (key [3]int64, err error) {

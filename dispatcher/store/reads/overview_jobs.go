@@ -246,9 +246,10 @@ func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 // A run as one text for readLatest: of ended runs, and of others.
 const (
 	summarizedEnd = `r.scheduled_at || ' ' || r.trigger_id || ' ' || r.kind || ' ' || r.attempt || ' ' || r.ended_at || ' ' ||
-		coalesce(r.ended_at - r.started_ms, -1) || ' ' || coalesce(r.state, 'succeeded') || ' ' || coalesce(r.class, '')`
+		CASE WHEN r.waited IS NULL THEN coalesce(r.ended_at - r.started_ms, -1) ELSE -1 END ||
+		' ' || coalesce(r.state, 'succeeded') || ' ' || coalesce(r.class, '')`
 	summarizedLive = `r.scheduled_at || ' ' || r.trigger_id || ' ' || r.kind || ' ' || r.attempt || ' -1 ' ||
-		coalesce(r.started_at, -1) || ' ' || r.state || ' ' || r.class`
+		CASE WHEN r.waited = '' THEN coalesce(r.started_at, -1) ELSE -1 END || ' ' || r.state || ' ' || r.class`
 )
 
 // readLatest reads such a text.
@@ -271,7 +272,7 @@ func readLatest(text string) (r dispatcher.RunSummary, err error) {
 	if ended := numbers[4]; ended >= 0 {
 		r.EndedAt = new(db.Instant(ended))
 	}
-	if started := numbers[5]; started >= 0 && numbers[3] == 1 {
+	if started := numbers[5]; started >= 0 && numbers[3] == 1 && key.Kind == run.KindSchedule {
 		r.Lateness = new(db.Millis(started - numbers[0]))
 	}
 	return r, nil

@@ -44,7 +44,7 @@ func RunQuery(picked string) string {
 			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
 			r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
-			r.waits_at, r.probe_at, r.callback,
+			r.waits_at, r.probe_at, r.callback, r.waited,
 			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
@@ -65,7 +65,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 	err := row.Scan(&of.Installation, &salt, &r.App, &r.Job, &r.Trigger, &of.Job, &of.Trigger, db.InstantColumn(&key.ScheduledAt),
 		&key.TriggerID, db.KindColumn(&key), &r.Revision, &r.State, &r.Attempt, &node, db.OptionalColumn(&r.ClaimedAt),
 		db.OptionalColumn(&r.StartedAt), db.OptionalColumn(&r.EndedAt), db.OptionalColumn(&r.NextAttemptAt), &r.HTTPStatus,
-		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, db.OptionalColumn(&r.ProbeAt), &callback, &held, &from, &to, &missed)
+		&r.Class, &r.Error, &r.WaitsFor, &r.WaitsForEndpoint, db.OptionalColumn(&r.ProbeAt), &callback, &r.Waited, &held, &from, &to, &missed)
 	if err != nil {
 		return r, err
 	}

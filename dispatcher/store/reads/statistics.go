@@ -323,8 +323,8 @@ func endOfPortion(ctx context.Context, t *dispatch.Tx, from, target int64) (int6
 	return to, nil
 }
 
-// countRuns adds the runs and misfires of a portion to the counts of its day. For fires it counts how late the first
-// attempt began.
+// countRuns adds the runs and misfires of a portion to the counts of its day. For fires that did not wait as their
+// job asked, it counts how late the first attempt began.
 // $1 from, $2 to, $3 day, $4 whether the count is final, $5 apps of the condition, which begins with AND
 func countRuns(ofApps string) string {
 	return `INSERT INTO run_statistics AS s (app_id, day, final, state, runs, attempts, started, late_sum, late_most)
@@ -349,7 +349,7 @@ func countRuns(ofApps string) string {
 const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) AS attempts,
 		sum(CASE WHEN r.late IS NULL THEN 0 ELSE 1 END) AS started, coalesce(sum(r.late), 0) AS late_sum, coalesce(max(r.late), 0) AS late_most
 	FROM (SELECT r.job_id, coalesce(r.state, 'succeeded') AS state, r.attempt,
-			CASE WHEN r.kind = 1 THEN ` + firstStart + ` - r.scheduled_at END AS late
+			CASE WHEN r.kind = 1 AND r.waited IS NULL THEN ` + firstStart + ` - r.scheduled_at END AS late
 		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
 			AND a.kind = r.kind AND a.attempt = 1
 		WHERE r.kind < 16 AND `

@@ -85,7 +85,7 @@ func testNodes(t *testing.T, f *wing) {
 	now := fixture.T0.Add(time.Second)
 	since := fixture.T0.Add(500 * time.Millisecond)
 	ends := fixture.T0.Add(time.Hour)
-	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: input.Duration(2 * time.Second),
+	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: input.Duration(2 * time.Second), Saturated: true,
 		ClockOffset: input.Duration(-time.Second), LongSince: &since, CertificateEndsAt: &ends}
 	heartbeat, err := f.Heartbeat(ctx, fixture.NodeA, reported, now)
 	f.Must(err)

@@ -21,6 +21,7 @@ func objectiveTests() tests {
 		"an objective counts fires once they have ended":        testObjectiveCounts,
 		"an objective counts a fire by its first attempt":       testObjectiveRetries,
 		"an objective does not count a superseded fire as late": testObjectiveSuperseded,
+		"fires that waited as their job asked are not late":     testWaitedFires,
 		"an objective waits for overdue fires":                  testObjectiveOwed,
 		"an objective counts fixed delays that continue late":   testObjectiveOfDelays,
 		"an objective with another bound is counted again":      testObjectiveChanged,
@@ -95,6 +96,46 @@ func testObjectiveSuperseded(_ *testing.T, f *wing) {
 	f.SettleAll("tick", fixture.Minutes(5))
 	f.Roll(fixture.Minutes(6))
 	f.Expect("counted", f.counted("tick"), [4]int64{1, 0, 2, 0})
+}
+
+// Fires that waited, for a host and for a slot, and one that was late.
+func testWaitedFires(t *testing.T, f *wing) {
+	job := f.Punctual(time.Second)
+	job.ConcurrencyPolicy, job.QueueLimit = run.ConcurrencyQueue, 5
+	f.Put(job, fixture.T0)
+	first, second, third := f.ClaimNext(fixture.Token1), f.ClaimNext(fixture.Token1+1), f.ClaimNext(fixture.Token1+2)
+	f.Expect("the first takes the slot, and the second waits for it", f.AcquireSlots(first, second), []int{1})
+	wait := fixture.WaitOf("tick", "down.example.com")
+	f.Waits(third, wait)
+	f.began(first, 2*time.Second)
+	f.Must(f.ReleaseSlots(t.Context(), []run.HeldRun{first}))
+	for _, held := range f.AdoptIdle(fixture.NodeA, fixture.Minutes(20)) {
+		f.Expect("the second waited", held.Waited, run.WaitSlot)
+		f.Again(held, fixture.Failure(held.ScheduledAt.Add(time.Minute)), fixture.FailedUntil(held.ScheduledAt.Add(2*time.Minute)))
+	}
+	f.SettleAll("tick", fixture.Minutes(15))
+	f.Roll(fixture.Minutes(16)) // the first attempt of the second is over
+	f.Expect("with a run that has not begun", f.counted("tick"), [4]int64{0, 1, 12, 1})
+	for _, held := range f.AdoptRetries(fixture.Minutes(20)) {
+		f.began(held, 10*time.Minute)
+	}
+	query := dispatcher.AdoptQuery{Node: fixture.NodeA, Token: fixture.Token2, Limit: 1, Now: wait.ProbeAt, WaitsFor: wait.ID}
+	waited, err := f.Store.Adopt(t.Context(), query, f.WaitingFor(wait, wait.ProbeAt))
+	f.Must(err)
+	for _, held := range waited {
+		f.Expect("the third waited", held.Waited, run.WaitCircuit)
+		f.began(held, 10*time.Minute)
+	}
+	f.SettleAll("tick", fixture.Minutes(20))
+	f.Roll(fixture.Minutes(21))
+	f.Expect("counted", f.counted("tick"), [4]int64{0, 1, 17, 0})
+	f.tally(fixture.Minutes(40))
+	f.wantDays("statistics", f.days(fixture.Minutes(40)),
+		"2026-05-01 map[succeeded:3], 4 attempts, 17 missed, 1 began late by 2s, 2s at most, final false")
+	if latest := f.summaryOf("tick").LatestRun; latest.Lateness != nil {
+		t.Errorf("latest run %+v, want one without a lateness", latest)
+	}
+	f.Expect("the run says why", f.RunOf(third.Key).Waited, run.WaitCircuit)
 }
 
 func testObjectiveRetries(_ *testing.T, f *wing) {

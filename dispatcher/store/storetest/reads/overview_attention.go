@@ -136,7 +136,10 @@ func testAttentionObjectives(_ *testing.T, f *wing) {
 func testAttentionNodes(t *testing.T, f *wing) {
 	report := dispatcher.NodeReport{Lag: input.Duration(2 * time.Second), ClockOffset: input.Duration(-time.Second)}
 	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))
-	f.Expect("a node that is not well", f.attention(fixture.T0), "node 000000000000000a [saturated clock]")
+	f.Expect("a node that is not well", f.attention(fixture.T0), "node 000000000000000a [late clock]")
+	report.Saturated = true
+	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))
+	f.Expect("without a free worker", f.attention(fixture.T0), "node 000000000000000a [saturated clock]")
 	f.Expect("as others see it", f.attention(fixture.T0, "shop"), "")
 	f.Must(f.Deregister(t.Context(), fixture.NodeA))
 	f.Expect("a node that left", f.attention(fixture.T0), "")

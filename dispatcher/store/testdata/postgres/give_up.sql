@@ -16,7 +16,7 @@ chosen AS MATERIALIZED (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, CASE WHEN r.class IN ('timeout',
       'function_timeout', 'callback_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state,
-      r.class AS of_class, r.error AS of_error
+      r.class AS of_class, r.error AS of_error, r.waited AS of_waited
   FROM n
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
@@ -56,13 +56,13 @@ e1 AS (
 ),
 e2 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-      started_ms, attempt, http_status, state, class, error)
+      started_ms, attempt, http_status, state, class, error, waited)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
       WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
       CASE
       WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
       c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-      NULLIF(c.of_error, '')
+      NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
   FROM c
   WHERE 1 = 1
   ON CONFLICT DO NOTHING

@@ -3,12 +3,12 @@ WITH me AS (
   SET heartbeat_at = CASE
       WHEN CAST($7 AS bigint) = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
       ELSE $7 END, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, long_since = $6,
-      certificate_ends_at = $8, heartbeats = heartbeats + 1
+      certificate_ends_at = $8, saturated = $9, heartbeats = heartbeats + 1
   WHERE id = $1
     AND state <> 'dead'
   RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires,
-      lag, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered, zones,
-      heartbeats, paused_by_rollback, EXISTS (
+      lag, saturated, clock_offset, certificate_ends_at, long_since, api_addresses,
+      deregistered, zones, heartbeats, paused_by_rollback, EXISTS (
     SELECT 1
     FROM installation
     WHERE rolled_back_at IS NOT NULL
@@ -18,8 +18,8 @@ SELECT *
 FROM me
 UNION ALL
 SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    clock_offset, certificate_ends_at, long_since, api_addresses, deregistered, zones, 0, FALSE,
-    FALSE, 0
+    saturated, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered,
+    zones, 0, FALSE, FALSE, 0
 FROM nodes
 WHERE state <> 'dead'
   AND id <> $1

@@ -17,7 +17,7 @@ chosen AS MATERIALIZED (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
@@ -67,13 +67,13 @@ e2 AS (
 ),
 e3 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-      started_ms, attempt, http_status, state, class, error)
+      started_ms, attempt, http_status, state, class, error, waited)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
       WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
       CASE
       WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
       c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-      NULLIF(c.of_error, '')
+      NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
   FROM c
   WHERE 1 = 1
   ON CONFLICT DO NOTHING

@@ -19,7 +19,7 @@ chosen AS MATERIALIZED (
       r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
       r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
       r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      b.error AS of_error, r.waited AS of_waited, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
@@ -76,13 +76,13 @@ e3 AS (
 ),
 e4 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-      started_ms, attempt, http_status, state, class, error)
+      started_ms, attempt, http_status, state, class, error, waited)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
       WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
       CASE
       WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
       c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-      NULLIF(c.of_error, '')
+      NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
   FROM c
   WHERE NOT (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING
@@ -115,7 +115,8 @@ e7 AS (
       waits_for = c.of_wait, attempt = c.over - c.not_attempted, retry_until = CASE
       WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END,
       failures = c.of_failures, started_at = c.of_started, http_status = c.of_status,
-      class = c.of_class, error = c.of_error
+      class = c.of_class, error = c.of_error, waited = CASE
+      WHEN c.not_attempted = 1 AND c.over = 1 THEN c.of_class ELSE r.waited END
   FROM c
   WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
     AND r.trigger_id = c.of_trigger

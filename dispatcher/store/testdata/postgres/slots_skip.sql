@@ -16,7 +16,7 @@ chosen AS MATERIALIZED (
       r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end, CASE
       WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END AS over, 0 AS of_status,
-      'skipped' AS of_state, '' AS of_class, b.error AS of_error
+      'skipped' AS of_state, '' AS of_class, b.error AS of_error, r.waited AS of_waited
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
     AND r.trigger_id = b.trigger_id
@@ -33,13 +33,13 @@ c AS MATERIALIZED (
 ),
 e1 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-      started_ms, attempt, http_status, state, class, error)
+      started_ms, attempt, http_status, state, class, error, waited)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
       WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
       CASE
       WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
       c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-      NULLIF(c.of_error, '')
+      NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
   FROM c
   WHERE 1 = 1
   ON CONFLICT DO NOTHING

@@ -10,7 +10,8 @@ b AS MATERIALIZED (
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
 UPDATE live_runs AS r
-SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1, waited =
+    CASE WHEN r.attempt = 1 THEN 'slot' ELSE r.waited END
 FROM b
 WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
   AND r.trigger_id = b.trigger_id

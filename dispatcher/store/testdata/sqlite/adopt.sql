@@ -81,4 +81,4 @@ WHERE r.scheduled_at = c.of_at
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
 RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
-    claimed_at, TRUE, callback, has_input
+    claimed_at, TRUE, callback, has_input, waited

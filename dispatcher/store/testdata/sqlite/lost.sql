@@ -13,8 +13,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
-      n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
@@ -46,8 +46,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
-      n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
@@ -93,8 +93,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
-      n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
@@ -106,13 +106,13 @@ c AS (
   LIMIT $2
 )
 INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-    started_ms, attempt, http_status, state, class, error)
+    started_ms, attempt, http_status, state, class, error, waited)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
     WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
     CASE
     WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
     c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-    NULLIF(c.of_error, '')
+    NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
 FROM c
 WHERE 1 = 1
 ON CONFLICT DO NOTHING
@@ -131,8 +131,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
-      n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
@@ -166,8 +166,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
-      n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id

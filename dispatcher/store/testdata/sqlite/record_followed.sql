@@ -18,7 +18,7 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited
   FROM b
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
@@ -68,18 +68,18 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited
   FROM b
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
 INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-    started_ms, attempt, http_status, state, class, error)
+    started_ms, attempt, http_status, state, class, error, waited)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
     WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
     CASE
     WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
     c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-    NULLIF(c.of_error, '')
+    NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
 FROM c
 WHERE 1 = 1
 ON CONFLICT DO NOTHING

@@ -22,8 +22,9 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
-      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited,
+      b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
@@ -65,8 +66,9 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
-      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited,
+      b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
@@ -110,8 +112,9 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
-      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited,
+      b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
@@ -164,8 +167,9 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
-      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited,
+      b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
@@ -175,13 +179,13 @@ f AS (SELECT token FROM claims), c AS (
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
 INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-    started_ms, attempt, http_status, state, class, error)
+    started_ms, attempt, http_status, state, class, error, waited)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
     WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
     CASE
     WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
     c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-    NULLIF(c.of_error, '')
+    NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
 FROM c
 WHERE NOT (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
@@ -209,8 +213,9 @@ f AS (SELECT token FROM claims), c AS (
   SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
       b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
-      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
-      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, '' AS of_waited,
+      b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
@@ -221,14 +226,15 @@ f AS (SELECT token FROM claims), c AS (
 )
 INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
     claimed_at, started_at, next_attempt_at, waits_for, retry_until, attempt, failures,
-    http_status, state, class, error, callback_id, callback)
+    http_status, state, class, error, callback_id, callback, waited)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job,
     coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = c.of_job), 0), c.of_revision,
     c.of_node, 0, c.of_claimed, c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at
     ELSE c.next_at END, c.of_wait, CASE WHEN c.of_callback IS NULL THEN c.until_at END,
     c.over - c.not_attempted, c.of_failures, c.of_status, CASE
     WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END, c.of_class,
-    c.of_error, c.of_callback_id, c.of_callback
+    c.of_error, c.of_callback_id, c.of_callback, CASE
+    WHEN c.not_attempted = 1 AND c.over = 1 THEN c.of_class ELSE '' END
 FROM c
 WHERE (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING

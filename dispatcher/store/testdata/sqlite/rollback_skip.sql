@@ -13,8 +13,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since,
-      'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
+      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -45,8 +45,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since,
-      'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
+      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -57,13 +57,13 @@ c AS (
   LIMIT $2
 )
 INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
-    started_ms, attempt, http_status, state, class, error)
+    started_ms, attempt, http_status, state, class, error, waited)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
     WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
     CASE
     WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
     c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
-    NULLIF(c.of_error, '')
+    NULLIF(c.of_error, ''), NULLIF(c.of_waited, '')
 FROM c
 WHERE 1 = 1
 ON CONFLICT DO NOTHING
@@ -82,8 +82,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since,
-      'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
+      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -116,8 +116,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since,
-      'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
+      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
