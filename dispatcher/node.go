@@ -26,6 +26,11 @@ type Node struct {
 	// StartedAt and HeartbeatAt are by the database's clock.
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
+	// HeartbeatInterval is the time between two heartbeats of the node.
+	HeartbeatInterval input.Duration `json:"heartbeat_interval"`
+	// SilentFor is how long ago the latest heartbeat was, once SilentAfter intervals have passed and the node does not
+	// count as dead yet; left out before.
+	SilentFor input.Duration `json:"silent_for,omitempty"`
 	NodeReport
 	// Share is the fraction of all fires that the node claimed in the minute before its latest heartbeat, from 0 to
 	// 1; 0 for a dead node.
@@ -99,8 +104,20 @@ func (n Node) CertificateEnding() bool {
 	return n.CertificateEndsAt != nil && n.CertificateEndsAt.Sub(n.HeartbeatAt) < CertificateWarning
 }
 
-// SetShares fills in the shares of a list of all nodes.
-func SetShares(nodes []Node) {
+// SilentAfter is how many intervals may pass without a heartbeat of a node until it counts as silent.
+const SilentAfter = 3
+
+// SilentAt returns Node.SilentFor at a time by the database's clock.
+func (n Node) SilentAt(now time.Time) time.Duration {
+	silent := now.Sub(n.HeartbeatAt)
+	if n.State == NodeDead || n.HeartbeatInterval <= 0 || silent < SilentAfter*n.HeartbeatInterval.Std() {
+		return 0
+	}
+	return silent
+}
+
+// CompleteNodes fills in, in a list of all nodes, the shares and which are silent at now.
+func CompleteNodes(nodes []Node, now time.Time) {
 	total := 0
 	for _, node := range nodes {
 		if node.State != NodeDead {
@@ -108,6 +125,7 @@ func SetShares(nodes []Node) {
 		}
 	}
 	for i := range nodes {
+		nodes[i].SilentFor = input.Duration(nodes[i].SilentAt(now).Round(time.Millisecond))
 		if nodes[i].Share = 0; total > 0 && nodes[i].State != NodeDead {
 			nodes[i].Share = float64(nodes[i].Fires) / float64(total)
 		}
@@ -137,12 +155,14 @@ type NodeReason string
 // The reasons.
 const (
 	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
+	NodeReasonSilent    NodeReason = "silent"    // its heartbeat has been missing for SilentAfter intervals
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
 	NodeReasonSaturated NodeReason = "saturated" // it begins fires later than LateLag, and had no free worker
 	NodeReasonLate      NodeReason = "late"      // it begins fires later than LateLag, and had free workers
 	NodeReasonClock     NodeReason = "clock"     // its clock differs from the database's by more than WrongClock
-	// NodeReasonCertificate: its API's certificate has expired, or expires within CertificateWarning of its heartbeat
+	// NodeReasonCertificate: its API's certificate expires within CertificateWarning of its heartbeat
 	NodeReasonCertificate NodeReason = "certificate"
+	NodeReasonExpired     NodeReason = "expired" // its API's certificate had expired at its heartbeat
 	// NodeReasonZones: its time zone data differ from another node's, as is normal only during a deployment or a
 	// switch
 	NodeReasonZones NodeReason = "zones"
@@ -163,7 +183,11 @@ func (n Node) Unwell() (reasons []NodeReason) {
 	case n.State == NodePaused:
 		reasons = append(reasons, NodeReasonPaused)
 	}
+	if n.SilentFor > 0 {
+		reasons = append(reasons, NodeReasonSilent) // its last report is old
+	}
 	switch {
+	case n.SilentFor > 0:
 	case n.Saturated:
 		reasons = append(reasons, NodeReasonSaturated)
 	case n.Lag.Std() > LateLag:
@@ -172,7 +196,11 @@ func (n Node) Unwell() (reasons []NodeReason) {
 	if n.ClockOffset.Std().Abs() > WrongClock {
 		reasons = append(reasons, NodeReasonClock)
 	}
-	if n.CertificateEnding() {
+	switch {
+	case !n.CertificateEnding():
+	case n.CertificateEndsAt.Before(n.HeartbeatAt):
+		reasons = append(reasons, NodeReasonExpired)
+	default:
 		reasons = append(reasons, NodeReasonCertificate)
 	}
 	return reasons

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -72,12 +73,18 @@ func TestUnhealthyNodeDoesNotLookActive(t *testing.T) {
 	t.Parallel()
 	skewed, late, busy, well := nodeOf("skewed"), nodeOf("late"), nodeOf("busy"), nodeOf("well")
 	skewed.Lag, late.ClockOffset, well.Lag, well.ClockOffset = 0, 0, 0, 0
+	quiet, expired := nodeOf("quiet"), nodeOf("expired")
+	quiet.SilentFor = input.Duration(57 * time.Second)
+	expired.ClockOffset, expired.Lag, expired.CertificateEndsAt = 0, 0, new(expired.HeartbeatAt.Add(-time.Hour))
 	skewed.ClockOffset = input.Duration(2 * dispatcher.WrongClock)
 	late.Lag = input.Duration(2 * dispatcher.LateLag)
 	busy.ClockOffset, busy.Lag, busy.Saturated = 0, late.Lag, true
-	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, late, busy, well}, "")})
+	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, quiet, expired, late, busy, well}, "")})
 	text := w.signedIn(reads()).get("nodes").text
-	for name, want := range map[string]string{"skewed": "skewed", "late": "late", "busy": "saturated", "well": "active"} {
+	if !strings.Contains(text, "silent for 57 s") {
+		t.Errorf("the page does not say for how long a node is silent: %s", text)
+	}
+	for name, want := range map[string]string{"skewed": "clock", "quiet": "silent", "expired": "expired", "late": "late", "busy": "saturated", "well": "active"} {
 		if found := regexp.MustCompile(`>` + name + `<br>.*?data-state="([a-z]+)"`).FindStringSubmatch(text); found == nil || found[1] != want {
 			t.Errorf("node %s is shown as %q, want %s", name, found, want)
 		}

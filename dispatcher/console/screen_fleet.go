@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,19 +28,17 @@ type nodesPage struct {
 type nodeRow struct {
 	dispatcher.Node
 	PerSecond float64
-	// Slow is that it begins fires late: late, or saturated if no worker was free; empty: it does not.
-	Slow   dispatcher.NodeReason
-	Skewed bool
+	// Why is why it needs attention.
+	Why []dispatcher.NodeReason
 }
+
+// Has reports whether the node needs attention for a reason.
+func (n nodeRow) Has(reason dispatcher.NodeReason) bool { return slices.Contains(n.Why, reason) }
 
 // Shown is the state in the list: an active node with problems does not look active.
 func (n nodeRow) Shown() string {
-	switch {
-	case n.State != dispatcher.NodeActive:
-	case n.Skewed:
-		return "skewed"
-	case n.Slow != "":
-		return string(n.Slow)
+	if len(n.Why) > 0 && n.State != dispatcher.NodeDead && n.State != dispatcher.NodePaused {
+		return string(n.Why[0])
 	}
 	return string(n.State)
 }
@@ -48,16 +47,10 @@ func showNodes(v *visit) (content, error) {
 	list, err := v.client.Nodes(v.Context())
 	page := nodesPage{}
 	for _, node := range list.Items {
-		row := nodeRow{Node: node, PerSecond: float64(node.Fires) / 60}
-		for _, reason := range node.Unwell() {
-			switch reason {
-			case dispatcher.NodeReasonSaturated, dispatcher.NodeReasonLate:
-				row.Slow = reason
-			case dispatcher.NodeReasonClock:
-				row.Skewed = true
-			}
+		if node.HeartbeatAt.After(v.Now) { // by the clock of this node, which may be wrong
+			node.HeartbeatAt = v.Now
 		}
-		page.Nodes = append(page.Nodes, row)
+		page.Nodes = append(page.Nodes, nodeRow{node, float64(node.Fires) / 60, node.Unwell()})
 		if node.State != dispatcher.NodeDead {
 			page.Fires += node.Fires
 		}

@@ -24,7 +24,7 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 	id, sent := run.NodeID(loop.Random()), time.Now()
 	node := dispatcher.Node{
 		ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels,
-		APIAddresses: e.opts.APIAddresses, Reach: e.opts.Reach,
+		APIAddresses: e.opts.APIAddresses, Reach: e.opts.Reach, HeartbeatInterval: input.Duration(e.opts.Heartbeat),
 	}
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err

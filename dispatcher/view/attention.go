@@ -128,9 +128,10 @@ type OpenCircuit struct {
 type NodeAttention struct {
 	dispatcher.Node
 	// zones: it computes with an older release of time zone data than another node; old_zones: its release is more
-	// than 120 days old; dead: it vanished; paused: an operator or a rollback paused it; late: it begins fires more
-	// than 1 s late; saturated: the same, because no worker is free; clock: it is off by more than 500 ms;
-	// certificate: its API's certificate expires within 14 days.
+	// than 120 days old; dead: it vanished; silent: it has sent no heartbeat for three intervals; paused: an operator
+	// or a rollback paused it; late: it begins fires more than 1 s late; saturated: the same, because no worker is
+	// free; clock: it is off by more than 500 ms; certificate: its API's certificate expires within 14 days; expired:
+	// it has expired.
 	Reasons []dispatcher.NodeReason `json:"reasons"`
 }
 

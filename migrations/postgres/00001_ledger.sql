@@ -728,6 +728,7 @@ CREATE TABLE nodes (
   zones        TEXT    NOT NULL,           -- its time zone database
   started_at   BIGINT  NOT NULL,
   heartbeat_at BIGINT  NOT NULL,
+  heartbeat_interval BIGINT NOT NULL DEFAULT 0, -- milliseconds
   in_flight    INTEGER NOT NULL,
   fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
   lag          BIGINT  NOT NULL,           -- milliseconds

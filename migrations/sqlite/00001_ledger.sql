@@ -623,6 +623,7 @@ CREATE TABLE nodes (
   zones TEXT NOT NULL,
   started_at INTEGER NOT NULL,
   heartbeat_at INTEGER NOT NULL,
+  heartbeat_interval INTEGER NOT NULL DEFAULT 0,
   in_flight INTEGER NOT NULL,
   fires INTEGER NOT NULL,
   lag INTEGER NOT NULL,

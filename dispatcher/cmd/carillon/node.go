@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -34,7 +35,11 @@ func (n *nodeListCommand) Run(ctx context.Context, c console) error {
 	}
 	titles := "ID\tNAME\tVERSION\tZONES\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS"
 	return printList(n.outputFlags, c, nodes.Items, titles, func(node dispatcher.Node) []any {
-		return []any{node.ID, node.Name, node.Version, node.Zones, stateCell(node.State), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
+		state := string(node.State)
+		if node.SilentFor > 0 {
+			state = fmt.Sprintf("silent for %s", node.SilentFor.Std().Round(time.Second))
+		}
+		return []any{node.ID, node.Name, node.Version, node.Zones, stateCell(state), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
 			node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt, node.Labels}
 	})
 }

@@ -214,7 +214,7 @@ func (s stateCell) text(colours bool) string {
 		"succeeded": green, "active": green, "ok": green,
 		"failed": red, "lost": red, "timed_out": red, "error": red, "dead": red, "missing": red,
 		"retrying": yellow, "waiting_callback": yellow, "waiting_shards": yellow, "paused": yellow, "draining": yellow,
-		"cancelled": yellow, "skipped": yellow, "superseded": yellow, "disabled": yellow,
+		"cancelled": yellow, "skipped": yellow, "superseded": yellow, "disabled": yellow, "silent": yellow,
 	}[word]
 	if !colours || colour == 0 {
 		return plain(string(s))

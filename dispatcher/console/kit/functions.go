@@ -219,7 +219,7 @@ func Tone(state string) string {
 		return "good"
 	case "failed", "timed_out", "lost", "error", "dead", "down", "firing", "refused", "open", "breached", "quarantined", "expired", "missing":
 		return "bad"
-	case "retrying", "late", "misfire", "suspect", "overdue", "at_risk", "saturated", "skewed", "ending", "rollback", "missed", "half_open":
+	case "retrying", "late", "misfire", "suspect", "overdue", "at_risk", "saturated", "silent", "clock", "certificate", "zones", "old_zones", "rollback", "missed", "half_open":
 		return "warn"
 	case "running", "claimed", "queued", "waiting_callback", "waiting_shards", "draining", "cancelling", "pending", "live":
 		return "busy"

@@ -37,6 +37,7 @@ type Fleet struct {
 	lastHeartbeat reading
 	outage        outage
 	heartbeatAt   time.Time // of the latest that reached the database, by its clock
+	live, silent  int       // active nodes at that time, and how many of them were silent
 	// held reports whether the runs of this registration are still the node's. It is made once, because each attempt
 	// needs it.
 	held func() bool
@@ -129,6 +130,12 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || at.since(f.leaseFrom) >= f.Lease())
 	moved = f.found(newRoster(b.Live, f.drain), sent)
 	f.state, f.rolledBack, f.operatorState = b.State, b.RolledBack, b.OperatorState
+	f.live, f.silent = len(b.Live), 0
+	for _, node := range b.Live {
+		if node.SilentAt(b.At) > 0 {
+			f.silent++
+		}
+	}
 	f.leaseFrom = at
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause of this node, every
 	// other node's heartbeat looks old. A leap of the database's clock has the same effect. Heartbeats that
@@ -231,6 +238,13 @@ func (f *Fleet) EndOutage() (from time.Time) {
 	defer f.mu.Unlock()
 	from, f.outage.from = f.outage.from, time.Time{}
 	return from
+}
+
+// Live returns how many nodes were active at the latest heartbeat of this one, and how many of them were silent.
+func (f *Fleet) Live() (live, silent int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.live, f.silent
 }
 
 // heartbeatPatience is longer than any heartbeat that succeeds.

@@ -25,6 +25,7 @@ var nodeFields = db.Fields[nodeRow]{
 	{Name: "labels", Ref: func(n *nodeRow) any { return db.LabelsColumn(&n.Labels) }},
 	{Name: "started_at", Ref: func(n *nodeRow) any { return db.InstantColumn(&n.StartedAt) }},
 	{Name: "heartbeat_at", Ref: func(n *nodeRow) any { return db.InstantColumn(&n.HeartbeatAt) }},
+	{Name: "heartbeat_interval", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.HeartbeatInterval) }},
 	{Name: "in_flight", Ref: func(n *nodeRow) any { return &n.InFlight }},
 	{Name: "fires", Ref: func(n *nodeRow) any { return &n.Fires }},
 	{Name: "lag", Ref: func(n *nodeRow) any { return db.DurationColumn(&n.Lag) }},
@@ -100,7 +101,7 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		row := nodeRow{Node: dispatcher.Node{
 			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(),
 			State: node.State, Apps: node.Apps, Labels: node.Labels,
-			StartedAt: t.At, HeartbeatAt: t.At, APIAddresses: node.APIAddresses,
+			StartedAt: t.At, HeartbeatAt: t.At, HeartbeatInterval: node.HeartbeatInterval, APIAddresses: node.APIAddresses,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
@@ -308,7 +309,11 @@ func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 		}
 		return node, err
 	}, `SELECT `+NodeColumns+`, reach FROM nodes ORDER BY name, started_at, id`)
-	dispatcher.SetShares(nodes)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.db.Now(ctx, s.db.Read)
+	dispatcher.CompleteNodes(nodes, now)
 	return nodes, err
 }
 

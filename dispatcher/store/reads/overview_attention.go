@@ -231,7 +231,7 @@ func (l *looker) nodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dispatcher.SetShares(nodes)
+	dispatcher.CompleteNodes(nodes, l.at)
 	unwell := view.Unwell(nodes, l.at)
 	// $1 since when
 	vanished, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode, `SELECT `+dispatch.NodeColumns+`

@@ -143,6 +143,13 @@ func testAttentionNodes(t *testing.T, f *wing) {
 	f.Expect("as others see it", f.attention(fixture.T0, "shop"), "")
 	f.Must(f.Deregister(t.Context(), fixture.NodeA))
 	f.Expect("a node that left", f.attention(fixture.T0), "")
+	quiet := dispatcher.Node{ID: 99, Name: "quiet", HeartbeatInterval: input.Duration(5 * time.Second)}
+	f.Must(f.Register(t.Context(), quiet, fixture.T0))
+	late := dispatcher.NodeReport{Lag: input.Duration(time.Minute)}
+	f.Must(f.Heartbeat(t.Context(), quiet.ID, late, fixture.T0))
+	f.Expect("before three intervals", f.attention(fixture.T0.Add(15*time.Second-time.Millisecond)), "node 0000000000000063 [late]")
+	f.Expect("after three intervals", f.attention(fixture.T0.Add(15*time.Second)), "node 0000000000000063 [silent]")
+	f.Must(f.Deregister(t.Context(), quiet.ID))
 	f.AddNode(fixture.NodeB)
 	f.AddNode(fixture.NodeC)
 	alive := f.Heartbeat

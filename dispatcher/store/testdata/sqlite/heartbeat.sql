@@ -6,17 +6,17 @@ SET heartbeat_at = CASE
     certificate_ends_at = $8, saturated = $9, heartbeats = heartbeats + 1
 WHERE id = $1
   AND state <> 'dead'
-RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    saturated, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered,
-    zones, heartbeats, paused_by_rollback, EXISTS (
+RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, heartbeat_interval,
+    in_flight, fires, lag, saturated, clock_offset, certificate_ends_at, long_since,
+    api_addresses, deregistered, zones, heartbeats, paused_by_rollback, EXISTS (
   SELECT 1
   FROM installation
   WHERE rolled_back_at IS NOT NULL
 ) AS rolled_back, (SELECT rollback_settled_at FROM installation) AS settled
 -- Part 2 of 2, in one transaction
-SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    saturated, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered,
-    zones, 0, FALSE, FALSE, 0
+SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, heartbeat_interval,
+    in_flight, fires, lag, saturated, clock_offset, certificate_ends_at, long_since,
+    api_addresses, deregistered, zones, 0, FALSE, FALSE, 0
 FROM nodes
 WHERE state <> 'dead'
   AND id <> $1
