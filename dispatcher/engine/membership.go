@@ -35,9 +35,23 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 	return nil
 }
 
+// heartbeatLoop sends heartbeats. It logs once that the database is lost, and once that it is reached again.
 func (e *Engine) heartbeatLoop(ctx context.Context) {
+	var since time.Time // of the latest heartbeat that reached the database that is lost now; zero: it is not lost
 	e.every(ctx, "heartbeat", pace{interval: e.opts.Heartbeat, wake: e.wakeHeartbeat}, func(ctx context.Context, _ time.Time) error {
+		reached, _ := e.Reached()
 		err := e.heartbeatOnce(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && !since.IsZero():
+			e.log.WarnContext(ctx, "database reached again", "node", e.fleet.ID().String(), "lost_at", since, "after",
+				time.Since(since).Round(time.Second).String())
+			since = time.Time{}
+		case err != nil && since.IsZero():
+			since = reached
+			e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", since, "err", err)
+		}
 		if err != nil {
 			e.fleet.HeartbeatFailed()
 		}

@@ -20,7 +20,11 @@ const ShortestPause = 20 * time.Millisecond
 // ask succeeded.
 func UntilDone(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
 	return Persist(ctx, ask, func(f backoff.Failure) bool {
-		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
+		level := slog.LevelError
+		if f.Tries > 1 { // one line is enough: the step goes on until it succeeds
+			level = slog.LevelDebug
+		}
+		log.Log(ctx, level, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
 		return true
 	}) == nil
 }

@@ -240,6 +240,12 @@ func (f *Fleet) EndOutage() (from time.Time) {
 	return from
 }
 
+func (f *Fleet) lost() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.outage.failing
+}
+
 // Live returns how many nodes were active at the latest heartbeat of this one, and how many of them were silent.
 func (f *Fleet) Live() (live, silent int) {
 	f.mu.RLock()
@@ -407,11 +413,16 @@ type Log struct {
 	Fleet *Fleet
 }
 
-// Failed logs the error of a step; nil is no error. A step that a shutdown cut off has not failed.
+// Failed logs the error of a step; nil is no error. A step that a shutdown cut off has not failed. While the database is
+// lost, which the heartbeat has logged, the errors of steps say nothing more.
 func (l Log) Failed(ctx context.Context, step string, err error) {
 	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !cutOff {
-		l.ErrorContext(ctx, "step failed", "step", step, "node", l.Fleet.ID().String(), "err", err)
+		level := slog.LevelError
+		if l.Fleet.lost() {
+			level = slog.LevelDebug
+		}
+		l.Log(ctx, level, "step failed", "step", step, "node", l.Fleet.ID().String(), "err", err)
 	}
 }
 
