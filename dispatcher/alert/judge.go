@@ -118,6 +118,8 @@ func (t Track) scheduled(now time.Time) Track {
 		t.LookAt = now.Add(keptFor)
 	case t.Condition == target.AlertFailure && t.Firing && (t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
 		t.LookAt = now.Add(lookSoon)
+	case t.Firing && t.Kept == KeptFailing: // until the failure ends
+		t.LookAt = now.Add(lookSoon)
 	case !t.Firing:
 		t.LookAt = time.Time{}
 	}
@@ -216,6 +218,9 @@ func (t Track) lookForLate(most time.Duration, facts Facts, now time.Time) (Trac
 		t.LookAt = time.Time{}
 		if waited && t.Firing {
 			return t, &Observation{At: now, Run: t.Run}
+		}
+		if t.KeptBack() {
+			t.LookAt = now.Add(lookSoon)
 		}
 		return t, nil
 	}

@@ -49,6 +49,8 @@ type Rule struct {
 	MutedUntil time.Time
 	// Least is the least time from the notification of an end to that of a new beginning.
 	Least time.Duration
+	// Failing holds the beginning of late and no_success back: the alert has told that the job fails, which explains them.
+	Failing bool
 }
 
 // leastTime keeps a condition of time that comes and goes from opening an incident each time. A failure and a missed fire
@@ -163,7 +165,7 @@ func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 		return t.made(rule, Made{Transition: target.AlertStillFiring, Reason: acknowledgementEnded}, now)
 	}
 	switch {
-	case rule.Muted || t.releasedAt(rule).After(input.Later(now, t.ChangedAt)):
+	case rule.Muted || t.Firing && rule.Failing || t.releasedAt(rule).After(input.Later(now, t.ChangedAt)):
 	case t.Firing && !t.Open:
 		return t.made(rule, Made{Transition: target.AlertFiring, Reason: releases[t.Kept]}, now)
 	case !t.Firing && t.Open:
@@ -175,7 +177,8 @@ func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 // Reasons of transitions that were not caused by a run.
 const acknowledgementEnded = "its acknowledgement ended"
 
-var releases = map[Kept]string{KeptMuted: "the mute of the alert ended", KeptTooSoon: "it holds again, and did not end within five minutes"}
+var releases = map[Kept]string{KeptMuted: "the mute of the alert ended", KeptTooSoon: "it holds again, and did not end within five minutes",
+	KeptFailing: "it still holds after the failure of the job has ended"}
 
 // releasedAt returns when a notification that is held back may be sent; zero means now.
 func (t Track) releasedAt(rule Rule) (at time.Time) {
@@ -233,6 +236,8 @@ func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 		return KeptRecovery
 	case rule.Muted:
 		return KeptMuted
+	case transition == target.AlertFiring && rule.Failing:
+		return KeptFailing
 	case transition == target.AlertFiring && t.releasedAt(rule).After(t.ChangedAt):
 		return KeptTooSoon
 	case transition == target.AlertStillFiring && t.Acknowledged != nil:

@@ -14,9 +14,10 @@ var alertStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
 // alertStep is one event of a track, and the notifications that follow: transitions in brackets are held back.
 type alertStep struct {
-	do   string // fail, succeed, ack, ack 1h, check
-	mute bool
-	want []string
+	do      string // fail, succeed, ack, ack 1h, check
+	mute    bool
+	failing bool
+	want    []string
 }
 
 func TestTransitionsOfAlerts(t *testing.T) {
@@ -76,6 +77,12 @@ func TestTransitionsOfAlerts(t *testing.T) {
 			{do: "fail", want: []string{"[firing too_soon]"}}, {do: "check"}, {do: "wait"}, {do: "check", want: []string{"firing"}},
 			{do: "succeed", want: []string{"resolved"}},
 		}},
+		"a condition that a failure explains is notified only if it outlasts the failure": {one, []alertStep{
+			{do: "fail", failing: true, want: []string{"[firing failing]"}}, {do: "check", failing: true},
+			{do: "succeed", failing: true, want: []string{"[resolved not_told]"}},
+			{do: "fail", failing: true, want: []string{"[firing failing]"}}, {do: "check", want: []string{"firing"}},
+			{do: "succeed", failing: true, want: []string{"resolved"}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +90,7 @@ func TestTransitionsOfAlerts(t *testing.T) {
 			for i, step := range tt.steps {
 				now = now.Add(time.Second)
 				rule := tt.rule
-				rule.Muted = step.mute
+				rule.Muted, rule.Failing = step.mute, step.failing
 				var made []Made
 				switch step.do {
 				case "fail":

@@ -135,5 +135,6 @@ const (
 	KeptAcknowledged Kept = "acknowledged" // a person knows already
 	KeptRecovery     Kept = "recovery"     // the alert does not notify recoveries
 	KeptUntold       Kept = "not_told"     // the condition ended before it was notified
+	KeptFailing      Kept = "failing"      // the alert has told that the job fails, which explains late and no_success
 	KeptTooSoon      Kept = "too_soon"     // its end was notified in the last minutes; it is notified if it still holds then
 )

@@ -187,6 +187,16 @@ func (j *Judgement) TrackOf(a *storedAlert, job *JudgedJob, condition target.Ale
 	return id, track
 }
 
+// RuleOf returns the rule of a condition of an alert for a job, and whether the alert has the condition.
+func (j *Judgement) RuleOf(a *storedAlert, job *JudgedJob, condition target.AlertCondition) (rule alert.Rule, has bool) {
+	rule, has = a.RuleOf(condition, j.At)
+	if job != nil && (condition == target.AlertLate || condition == target.AlertNoSuccess) {
+		_, failure := j.TrackOf(a, job, target.AlertFailure)
+		rule.Failing = failure.Firing && failure.Open
+	}
+	return rule, has
+}
+
 // Set replaces a track with the result of an observation.
 func (j *Judgement) Set(id int64, alert *storedAlert, job *JudgedJob, track alert.Track, made []alert.Made) {
 	for _, m := range made {
@@ -205,7 +215,7 @@ func (j *Judgement) Remove(id int64) {
 func (j *Judgement) After(job *JudgedJob, end alert.End) {
 	for _, alert := range job.Alerts {
 		for _, condition := range target.AlertConditions {
-			rule, has := alert.RuleOf(condition, j.At)
+			rule, has := j.RuleOf(alert, job, condition)
 			if !has {
 				continue
 			}

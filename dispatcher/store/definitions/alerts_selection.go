@@ -149,7 +149,7 @@ func (j *Judgement) Applies(track alert.Track) (rule alert.Rule, reason string) 
 	if alert == nil {
 		return rule, "the alert was deleted"
 	}
-	rule, has := alert.RuleOf(track.Condition, j.At)
+	rule, has := j.RuleOf(alert, job, track.Condition)
 	switch {
 	case job == nil || job.Deleted:
 		return rule, "the job was deleted"

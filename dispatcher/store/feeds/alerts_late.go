@@ -188,7 +188,7 @@ func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.J
 	}
 	facts := alert.Facts{Late: late, LateSince: input.Later(late.ScheduledAt, from)}
 	for _, a := range job.Alerts {
-		rule, has := a.RuleOf(target.AlertLate, j.At)
+		rule, has := j.RuleOf(a, job, target.AlertLate)
 		id, track := j.TrackOf(a, job, target.AlertLate)
 		if !has || track.Waits || j.At.Sub(facts.LateSince) <= a.LateAfter.Std() {
 			continue

@@ -45,6 +45,7 @@ func alertTests() tests {
 		"states that an alert no longer watches end":                            testAlertChanged,
 		"a deleted alert delivers no more notifications":                        testAlertDeleted,
 		"an undelivered notification shows in the state":                        testAlertUndelivered,
+		"late and no_success are held back while the job fails":                 testAlertOfFailingJob,
 		"a notification that waits is sent after a rollback":                    testAlertAfterRollback,
 		"an overtaken notification is not sent":                                 testAlertOvertaken,
 		"a notification waits for the previous one":                             testAlertInOrder,

@@ -165,6 +165,24 @@ func testAlertUndelivered(t *testing.T, f *wing) {
 	fixture.WantDiff(t, "what the event says", states[0].Notification, events[0].Notification)
 }
 
+// A job that fails has no success and may be late. That is told only if it outlasts the failure.
+func testAlertOfFailingJob(_ *testing.T, f *wing) {
+	f.Watched("sync", nil)
+	a := fixture.Pager("night")
+	a.NoSuccessFor, a.LateAfter = input.Duration(2*time.Minute), input.Duration(30*time.Second)
+	f.DeclareAlert(a, fixture.T0)
+	f.Ends("sync", run.Failed, run.Failed, run.Failed)
+	late := f.FireOf("sync")
+	at := late.ScheduledAt
+	f.Waits(late, fixture.WaitOf("sync", "down.example.com"))
+	f.Expect("notifications while it fails", f.watch(at.Add(40*time.Second)), 0)
+	f.Expect("events", inAnyOrder(f.alertEvents()), "[sync late firing failing], [sync no_success firing failing], sync failure firing")
+	f.Ends("sync", run.Succeeded)
+	f.Expect("what is told once it succeeds", f.told("night"), "sync failure firing, sync failure resolved")
+	f.Expect("notifications of the run that still waits", f.watch(at.Add(2*time.Minute)), 1)
+	f.Expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved, sync late firing")
+}
+
 // A notification that waits for its next attempt is not lost with a rollback.
 func testAlertAfterRollback(t *testing.T, f *wing) {
 	f.Watched("sync", nil)
