@@ -139,11 +139,34 @@ type RunQuery struct {
 	Page     input.Page // the cursor is a run's id
 }
 
+// RunSearch selects runs of several apps. Empty fields select all.
+type RunSearch struct {
+	Apps []string
+	// Job and Trigger are whole names.
+	Job, Trigger string
+	State        run.State
+	Kind         run.Kind
+	// Node is the node that holds or held the run.
+	Node run.NodeID
+	// Class and Error select failed and live runs, unless State is given. Error is a part of the error, in any case.
+	Class run.Class
+	Error string
+	// ID is a webhook-id or the id of a trace; see run.Run.HasID.
+	ID string
+	// From and To are as in RunQuery.
+	From, To time.Time
+	// Page also selects by the labels of jobs. Its cursor is the next of SearchRuns.
+	Page input.Page
+}
+
 // Ledger is the history, and requests about single runs.
 type Ledger interface {
 	// Runs returns ErrNotFound if the app, or the job or trigger of a query that names one,
 	// never existed. Deleted ones keep their runs.
 	Runs(ctx context.Context, query RunQuery) ([]run.Run, error)
+	// SearchRuns returns runs of several apps, and the cursor of the next page; empty: there is none. It examines a
+	// bounded number of runs, so a page may have fewer runs than its limit, even none, although pages follow.
+	SearchRuns(ctx context.Context, query RunSearch) (runs []run.Run, next string, err error)
 	// Run returns one run with its attempts.
 	Run(ctx context.Context, id string) (run.Run, error)
 	// RunsAt returns the runs with some keys, latest first, as Runs does. Missing ones are left out.

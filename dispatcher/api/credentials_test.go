@@ -174,6 +174,7 @@ var accesses = map[string]rights{
 	},
 
 	"GET /v1/jobs":                   {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/runs":                   {ok: 200, scope: access.ScopeRead, foreign: 200},
 	"GET /v1/attention":              {ok: 200, scope: access.ScopeRead, foreign: 200},
 	"GET /v1/upcoming":               {ok: 200, scope: access.ScopeRead, foreign: 200},
 	"GET /v1/statistics":             {ok: 200, scope: access.ScopeRead, foreign: 200},

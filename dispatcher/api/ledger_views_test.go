@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -43,6 +44,34 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	}
 	w.do("GET", "/v1/statistics?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
 	w.do("GET", "/v1/statistics?app=nosuch", "").refused(404, " not_found")
+}
+
+func TestRunsOfAllAppsAreSearched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.register(t.Context(), 7)
+	w.failRuns("sync", 2, run.ClassHTTP5xx)
+	w.must(http.StatusCreated, "PUT", "/v1/apps/bank", `{}`)
+	one := into[struct{ Items []run.Run }](w.must(http.StatusOK, "GET", "/v1/runs", "")).Items[0]
+	bound := w.newToken("bound", []access.Scope{access.ScopeRead}, "bank")
+	for query, want := range map[string]int{
+		"": 2, "?app=crm": 2, "?app=bank": 0, "?class=http_5xx": 2, "?class=tls": 0, "?state=failed": 2, "?kind=manual": 2, "?kind=alert": 0,
+		"?node=0000000000000007": 2, "?node=0000000000000008": 0, "?id=" + one.EventID: 1, "?id=" + one.TraceID: 1, "?job=sync": 2,
+		"?error=nosuch": 0, "?label=team=x": 0,
+	} {
+		if got := into[struct{ Items []run.Run }](w.must(http.StatusOK, "GET", "/v1/runs"+query, "")).Items; len(got) != want {
+			t.Errorf("GET /v1/runs%s has %d runs, want %d", query, len(got), want)
+		}
+	}
+	if got := w.must(http.StatusOK, "GET", "/v1/runs", "", "Authorization: Bearer "+bound).Body.String(); strings.Contains(got, "crm") {
+		t.Errorf("a token of another app sees %s", got)
+	}
+	for query, want := range map[string]string{
+		"?kind=x": "/kind enum", "?class=x": "/class enum", "?error=": "/error text_invalid", "?job=sync&trigger=T": "/trigger name_format",
+	} {
+		w.do("GET", "/v1/runs"+query, "").refused(422, want)
+	}
 }
 
 func TestRequestOfADeliveryIsThatOfItsAlertOrJob(t *testing.T) {

@@ -46,6 +46,7 @@ var (
 	pageQuery        = []string{"limit", "cursor"}
 	jobsQuery        = []string{"origin", "label", "limit", "cursor"}
 	summariesQuery   = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
+	runSearchQuery   = []string{"app", "job", "trigger", "state", "kind", "node", "class", "error", "id", "label", "from", "to", "limit", "cursor"}
 	runsQuery        = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
 	explainQuery     = []string{"at"}
 	stripQuery       = []string{"past", "next"}
@@ -288,6 +289,9 @@ var sections = []section{
 			gives: view.Strip{},
 		}},
 		{gate.Route{Method: "GET", Path: appPath + "/runs", Scope: read, Query: runsQuery}, (*API).listRuns, about{gives: list[run.Run]{}}},
+		{gate.Route{Method: "GET", Path: "/v1/runs", Scope: read, Query: runSearchQuery, Repeated: "label"}, (*API).searchRuns, about{
+			gives: list[run.Run]{},
+		}},
 		{gate.Route{Method: "GET", Path: appPath + "/misfires", Scope: read, Query: misfiresQuery}, (*API).listMisfires, about{
 			gives: list[dispatcher.Misfire]{},
 		}},

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
@@ -27,6 +28,43 @@ func (a *API) listRuns(r *request) (response, error) {
 		query.Page = page
 		return a.store.Runs(r.Context(), query)
 	})
+}
+
+// searchRuns searches runs of all apps, latest scheduled time first. A token that is bound to apps gets the runs of those
+// apps. error is a part of the error, and id a webhook-id or the id of a trace. class and error select runs that failed
+// or are live, unless state is given. A page examines a bounded number of runs, so it may contain fewer runs than you
+// asked for, or none; continue as long as the response has next.
+func (a *API) searchRuns(r *request) (response, error) {
+	list, err := r.runQuery()
+	if err != nil {
+		return response{}, err
+	}
+	values, problems := r.URL.Query(), input.Problems{}
+	query := dispatcher.RunSearch{Job: list.Job, Trigger: list.Trigger, State: list.State, Kind: run.Kind(values.Get("kind")), Class: run.Class(values.Get("class")),
+		Error: values.Get("error"), ID: values.Get("id"), From: list.From, To: list.To, Page: list.Page}
+	if values.Has("kind") {
+		input.CheckEnum(&problems, "/kind", "kind", query.Kind, run.Kinds())
+	}
+	repeat.CheckClass(&problems, "/class", query.Class)
+	if values.Has("node") {
+		if query.Node, err = run.ParseNodeID(values.Get("node")); err != nil {
+			problems.Add("/node", input.CodeQuerySyntax, "node %s is not an id of 16 hexadecimal digits, such as GET /v1/nodes lists",
+				input.Echo(values.Get("node")))
+		}
+	}
+	r.checkFilters(&problems, "error", "id")
+	query.Page.Labels, err = r.labels()
+	problems.AddError("", err)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if query.Apps, err = a.overviewApps(r, &problems); err != nil {
+		return response{}, err
+	}
+	found, next, err := a.store.SearchRuns(r.Context(), query)
+	body := newList(found)
+	body.Next = next
+	return response{body: body}, err
 }
 
 // listMisfires lists misfire decisions, latest first.

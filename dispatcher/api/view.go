@@ -70,16 +70,22 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 	if values.Has("result") {
 		input.CheckEnum(&problems, "/result", "result", query.Result, run.FinalStates)
 	}
-	for _, name := range []string{"name", "host"} {
+	r.checkFilters(&problems, "name", "host")
+	labels, err := r.labels()
+	problems.AddError("", err)
+	query.Page.Labels = labels
+	return query, problems.Err()
+}
+
+// checkFilters adds the problems of parameters that select by a text.
+func (r *request) checkFilters(problems *input.Problems, names ...string) {
+	values := r.URL.Query()
+	for _, name := range names {
 		if text := values.Get(name); values.Has(name) && (text == "" || len(text) > maxFilter || !printable(text)) {
 			problems.Add("/"+name, input.CodeTextInvalid, "%s is empty, longer than %d bytes or holds a control character, as none does",
 				name, maxFilter)
 		}
 	}
-	labels, err := r.labels()
-	problems.AddError("", err)
-	query.Page.Labels = labels
-	return query, problems.Err()
 }
 
 // maxFilter is longer than any name of a host, function, group, queue or topic.

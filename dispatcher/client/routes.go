@@ -208,6 +208,20 @@ func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[run.
 	return list[run.Run](ctx, c, path("apps", query.App, "runs")+params(query))
 }
 
+// SearchRuns searches runs of query.Apps, or else of all apps that the token may see. A page may be empty although more
+// pages follow.
+func (c *Client) SearchRuns(ctx context.Context, query dispatcher.RunSearch) (List[run.Run], error) {
+	if len(query.Apps) > 1 {
+		return List[run.Run]{}, errOneApp
+	}
+	filters := map[string]string{"app": strings.Join(query.Apps, ""), "job": query.Job, "trigger": query.Trigger, "state": string(query.State), "kind": string(query.Kind),
+		"class": string(query.Class), "error": query.Error, "id": query.ID}
+	if query.Node != 0 {
+		filters["node"] = query.Node.String()
+	}
+	return list[run.Run](ctx, c, path("runs")+parameters(filters, query.From, query.To, query.Page))
+}
+
 // Run gets one run with its attempts.
 func (c *Client) Run(ctx context.Context, id string) (run.Run, error) {
 	return get(ctx, c, path("runs", id), isRun(id))

@@ -45,11 +45,13 @@ func (c *Client) RequestOfRun(ctx context.Context, run string) (target.ShownRequ
 	return get(ctx, c, path("runs", run, "request"), func(r target.ShownRequest) bool { return r.Run == run })
 }
 
+var errOneApp = errors.New("a request is about one app, or about all that the token may see")
+
 // JobSummaries lists jobs by app and name, of query.Apps or else of all apps that the token may
 // see. A page may be empty although more pages follow.
 func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (List[dispatcher.JobSummary], error) {
 	if len(query.Apps) > 1 {
-		return List[dispatcher.JobSummary]{}, errors.New("a request asks for the jobs of one app, or of all that the token may see")
+		return List[dispatcher.JobSummary]{}, errOneApp
 	}
 	filters := map[string]string{
 		"app": strings.Join(query.Apps, ""), "state": string(query.State), "name": query.Name, "host": query.Host,

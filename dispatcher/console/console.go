@@ -29,6 +29,8 @@ type Options struct {
 	Started time.Time
 	// Login is the issuer with which people can sign in; nil: they need an API token.
 	Login Login
+	// TraceURL returns the URL of a trace in the tracing system; nil: it is unknown.
+	TraceURL func(trace string) string
 	// Definition returns a job in the form in which people declare it.
 	Definition func(dispatcher.Job) (string, error)
 	// ClientCertificates requires a client certificate that the server has verified.

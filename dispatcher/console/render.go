@@ -85,6 +85,8 @@ type frame struct {
 	// App is the app of the page, with its menu; empty: none.
 	App     string
 	AppMenu []menuItem
+	// Search is the text of the search on every page.
+	Search string
 	// Signed is the name of the token or identity; empty: no session.
 	Signed    string
 	Language  string
@@ -176,6 +178,9 @@ func (v *visit) frame(name string, shown content) frame {
 	}
 	f.Notice = v.takeNotice()
 	f.Signed, f.App = v.token.Name, v.PathValue("app")
+	if name == "search" {
+		f.Search = v.query("q")
+	}
 	f.Menu = v.menu(name, false)
 	if f.App != "" {
 		f.AppMenu = v.menu(name, true)

@@ -49,6 +49,8 @@ type content struct {
 	Zone string
 	// Refresh permits the page to refresh itself.
 	Refresh bool
+	// To is another page, to which the browser goes instead; see visit.link.
+	To string
 }
 
 // done is the result of an action.
@@ -134,6 +136,8 @@ func screens() []screen {
 	return []screen{
 		{name: "attention", path: "", needs: readScope, menu: 10, show: showAttention},
 		{name: "jobs", path: "jobs", needs: readScope, menu: 20, show: showJobs},
+		{name: "all_runs", path: "runs", needs: readScope, menu: 25, show: showRuns},
+		{name: "search", path: "search", needs: readScope, show: showSearch},
 		{name: "timeline", path: "timeline", needs: readScope, menu: 40, show: showTimeline},
 		{name: "preview", path: "preview", needs: readScope, menu: 50, show: showPreview},
 		{name: "runs", path: appPath + "/runs", needs: readScope, menu: 10, show: showRuns},

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,41 +18,96 @@ import (
 
 type runsPage struct {
 	runTable
-	App, Job, Trigger, State, From, To string
+	// App is that of the path; empty: the list is of all apps that the token may see.
+	App    string
+	Filter map[string]string // as it was written
 	// Problems are the problems with the filter; nothing is listed then.
 	Problems []string
 	Runs     []run.Run
 	Next     string
 	First    string
-	States   []run.State
+	// Last are the lengths of time before now that a person can choose, with their links.
+	Last    []lastChoice
+	States  []run.State
+	Kinds   []run.Kind
+	Classes []run.Class
+}
+
+// lastChoice is a length of time before now, such as 24h.
+type lastChoice struct {
+	Length, Link string
+	Current      bool
 }
 
 // pageOfRuns is how many runs a page of the list has.
 const pageOfRuns = 50
 
-// showRuns lists runs of an app, the latest scheduled first.
+// searchFields are the fields of the filter of runs that only a search knows.
+var searchFields = []string{"class", "error", "id", "kind", "label", "node"}
+
+// showRuns lists runs of an app, or of all apps, the latest scheduled first.
 func showRuns(v *visit) (content, error) {
-	page := runsPage{
-		App: v.PathValue("app"), Job: v.query("job"), Trigger: v.query("trigger"), State: v.query("state"), From: v.query("from"),
-		To:     v.query("to"),
-		States: run.States,
+	f := v.fields()
+	page := runsPage{App: v.PathValue("app"), Filter: f.All(append(searchFields, "app", "job", "trigger", "state", "from", "to", "last")...),
+		States: run.States, Kinds: run.Kinds(), Classes: slices.Sorted(slices.Values(run.Classes))}
+	page.Last = v.lastChoices("1h", "6h", "24h", "7d")
+	query := dispatcher.RunSearch{
+		Job: f.Text("job"), Trigger: f.Text("trigger"), State: run.State(f.Text("state")), Kind: run.Kind(f.Text("kind")),
+		Class: run.Class(f.Text("class")), Error: f.Text("error"), ID: f.Text("id"),
+		Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor"), Labels: input.ParseLabels(f.Text("label"))},
 	}
-	query := dispatcher.RunQuery{
-		App: page.App, Job: page.Job, Trigger: page.Trigger, State: run.State(page.State),
-		Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+	if node := f.Text("node"); node != "" {
+		id, err := run.ParseNodeID(node)
+		f.Problems.AddError("/node", err)
+		query.Node = id
+	}
+	if last := f.Duration("last"); last > 0 {
+		query.From = v.Now.Add(-last.Std())
 	}
 	page.Problems = v.readBounds(&query.From, &query.To)
-	result := content{Title: v.Texts.Text("runs.of", "app", page.App), Refresh: true}
+	for _, problem := range f.Problems {
+		page.Problems = append(page.Problems, problem.Message)
+	}
+	result := content{Refresh: true}
+	if page.App != "" {
+		result.Title = v.Texts.Text("runs.of", "app", page.App)
+	}
+	if app := cmp.Or(page.App, f.Text("app")); app != "" {
+		query.Apps = []string{app}
+	}
 	if len(page.Problems) == 0 {
-		found, err := v.client.Runs(v.Context(), query)
-		if err != nil {
-			return content{}, err
-		}
-		page.Runs = found.Items
-		page.Next, page.First = v.more(found.Next), v.first()
+		found, err := page.find(v, query)
+		page.Runs, page.Next, page.First = found.Items, v.more(found.Next), v.first()
+		result.Data = page
+		return v.filtered(result, err)
 	}
 	result.Data = page
 	return result, nil
+}
+
+// find lists the runs of an app if no field needs a search, which goes back only a day for each page.
+func (p *runsPage) find(v *visit, query dispatcher.RunSearch) (client.List[run.Run], error) {
+	for _, field := range searchFields {
+		if p.Filter[field] != "" || len(query.Apps) == 0 {
+			return v.client.SearchRuns(v.Context(), query)
+		}
+	}
+	return v.client.Runs(v.Context(), dispatcher.RunQuery{App: query.Apps[0], Job: query.Job, Trigger: query.Trigger, State: query.State,
+		From: query.From, To: query.To, Page: query.Page})
+}
+
+// lastChoices returns links to this page with lengths of time before now in place of its bounds.
+func (v *visit) lastChoices(lengths ...string) (all []lastChoice) {
+	q := v.URL.Query()
+	chosen := q.Get("last")
+	for _, of := range []string{"from", "to", "cursor"} {
+		q.Del(of)
+	}
+	for _, length := range lengths {
+		q.Set("last", length)
+		all = append(all, lastChoice{length, v.sameWith(q), length == chosen})
+	}
+	return all
 }
 
 // runTable is the data of the table of runs.
@@ -75,6 +131,8 @@ type runPage struct {
 	runTable
 	// TimeZone is that of the trigger, if times are shown in it.
 	TimeZone string
+	// TraceURL is that of its trace in the tracing system; empty: it is unknown.
+	TraceURL string
 	// Stages are its waits and attempts, for the picture and the table.
 	Stages []kit.Stage
 	// Given is the payload of the run itself, as text; empty: that of its job.
@@ -105,6 +163,9 @@ func showRun(v *visit) (content, error) {
 	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: string(run.Payload)}
 	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
 	page.zones = map[string]string{run.Trigger: page.TimeZone}
+	if of := v.console.opts.TraceURL; of != nil && run.TraceID != "" {
+		page.TraceURL = of(run.TraceID)
+	}
 	page.Request = kit.ReadPart(v.client.RequestOfRun(v.Context(), run.ID))
 	page.addTries(v)
 	if run.Shards != nil {

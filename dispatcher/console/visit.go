@@ -152,6 +152,10 @@ func (v *visit) serveScreen(s screen) {
 		v.fail(err)
 		return
 	}
+	if shown.To != "" {
+		v.redirect(shown.To)
+		return
+	}
 	v.render(s.name, shown)
 }
 

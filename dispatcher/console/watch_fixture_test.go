@@ -195,7 +195,7 @@ func watchedAttention(n int) view.Attention {
 func failedRun(name string) run.Run {
 	return run.Run{
 		ID: name, App: "billing", Job: "invoices", Trigger: "nightly", Kind: run.KindSchedule, ScheduledAt: fixedAt,
-		State: run.Failed, Attempt: 1,
+		State: run.Failed, Attempt: 1, EventID: "event-" + name, TraceID: "4bf92f3577b34da6a3ce929d0e0e4736",
 		StartedAt: after(1), EndedAt: after(3), Class: run.ClassHTTP5xx, Error: hostile,
 	}
 }
@@ -244,6 +244,7 @@ func watched(n int) map[string]any {
 		"GET /v1/apps": items(times(n, func(name string) access.App { return access.App{Name: name} }),
 			""),
 		"GET /v1/apps/billing/alert-states":  items(times(n, alertState), ""),
+		"GET /v1/runs":                       items(times(n, failedRun), ""),
 		"GET /v1/apps/billing/runs":          items(times(n, failedRun), ""),
 		"GET /v1/audit":                      items(times(n, changeOf), ""),
 		"GET /v1/runs/r1":                    watchedRun("r1", run.Failed, hostile),

@@ -19,6 +19,7 @@ var watchPages = map[string]struct {
 	calls int
 }{
 	"attention": {"", 2}, "jobs": {"jobs?name=in&state=paused", 1}, "runs": {"apps/billing/runs?state=failed", 1},
+	"all_runs": {"runs?class=http_5xx&last=24h", 1}, "search": {"search?q=inv", 2},
 	"job": {"apps/billing/jobs/invoices?trigger=nightly", 8}, "run": {"runs/r1", 2}, "run_long": {"runs/r3", 2}, "run_callback": {"runs/r2",
 		2},
 	"explain":  {"apps/billing/jobs/invoices/triggers/nightly/explain?at=2026-03-29T00:30:00Z", 1},

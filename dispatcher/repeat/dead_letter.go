@@ -69,17 +69,23 @@ func (q DeadLetterQuery) check(problems *input.Problems) {
 	if q.Job != "" {
 		CheckJobOrDelivery(problems, "/job", q.Job)
 	}
-	if q.Class != "" && !slices.Contains(run.Classes, q.Class) { // the list is too long for a message
-		known := make([]string, len(run.Classes))
-		for i, class := range run.Classes {
-			known[i] = string(class)
-		}
-		problems.Add("/class", input.CodeEnum, "class %s is not a class of failure%s; the reference of the API lists them under Class",
-			input.Echo(string(q.Class)), input.DidYouMean(string(q.Class), known))
-	}
+	CheckClass(problems, "/class", q.Class)
 	if q.State != "" {
 		input.CheckEnum(problems, "/state", "state of a dead letter", q.State, DeadLetterStates)
 	}
+}
+
+// CheckClass reports a class of failure that is not empty and unknown. The list of all is too long for a message.
+func CheckClass(problems *input.Problems, at string, class run.Class) {
+	if class == "" || slices.Contains(run.Classes, class) {
+		return
+	}
+	known := make([]string, len(run.Classes))
+	for i, class := range run.Classes {
+		known[i] = string(class)
+	}
+	problems.Add(at, input.CodeEnum, "class %s is not a class of failure%s; the reference of the API lists them under Class",
+		input.Echo(string(class)), input.DidYouMean(string(class), known))
 }
 
 // CheckJobOrDelivery reports a name that fits neither a job nor a delivery: a job's name, a dot and an event.

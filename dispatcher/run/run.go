@@ -29,6 +29,8 @@ type Run struct {
 	State    State `json:"state"`
 	// EventID is sent as webhook-id, the same on every attempt.
 	EventID string `json:"event_id"`
+	// TraceID is the id of the trace that has the spans of the attempts, if the nodes make traces.
+	TraceID string `json:"trace_id"`
 	// Attempt counts from 1; 0 while no node has taken the run.
 	Attempt int `json:"attempt"`
 	// Node is the node that holds or held the run; nil if no node has taken it yet.
@@ -120,6 +122,11 @@ func (r *Run) Waiting() string {
 	return ""
 }
 
+// HasID reports whether the run, or a shard of it, has a webhook-id or a trace.
+func (r *Run) HasID(id string) bool {
+	return r.EventID == id || r.TraceID == id || strings.HasPrefix(id, r.EventID+"-")
+}
+
 // EndpointOf returns the id of the endpoint of a group that an attempt went to; empty if it is not known.
 func (r *Run) EndpointOf(attempt int) string {
 	if r.Callback != nil && attempt == r.Attempt {
@@ -176,6 +183,9 @@ const (
 	KindAlert    Kind = "alert"    // delivers the notification of an alert
 	KindFollow   Kind = "follow"   // delivers the end of a run to a webhook, function, queue or topic
 )
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return kinds[1:] }
 
 var kinds = []Kind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
 

@@ -36,7 +36,8 @@ var mostQueries = map[string]int{
 	"jobs by result": 13, "jobs by state": 13, "jobs by state that none has": 10, "jobs further on": 7,
 	"jobs of all apps by host": 7, "jobs of all apps by label": 5, "jobs of all apps by name": 8,
 	"jobs of all apps by result": 8, "jobs of all apps by state": 5, "jobs of an app": 13, "misfires": 4, "nodes": 3,
-	"rollback": 3, "run": 17, "run_job": 5, "runs of a job": 6, "runs of an app": 16,
+	"rollback": 3, "run": 17, "run_job": 5, "runs": 8, "runs by class": 8, "runs by error": 8, "runs by kind": 8, "runs by label": 8, "search": 18, "search for an id": 8,
+	"runs of an app by class": 8, "runs of a job": 6, "runs of an app": 16,
 	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 7,
 	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
 }

@@ -72,6 +72,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 	r.ID, r.Kind, r.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
 	of.App = r.App
 	r.EventID = key.EventOf(salt.EventID(of, r.ScheduledAt, r.Kind))
+	r.TraceID = run.TraceOf(of.Installation, r.ID).String()
 	if key.Shard > 0 {
 		r.Parent, r.Shard = key.Parent().String(), &run.Shard{Index: key.Shard - 1}
 	}

@@ -22,7 +22,22 @@ import (
 type consoleFlags struct {
 	Console    bool   `env:"CARILLON_CONSOLE" default:"true" negatable:"" help:"Serve the web console at /console/ of the HTTP API."`
 	ConsoleURL string `env:"CARILLON_CONSOLE_URL" placeholder:"URL" help:"URL at which people reach this node, with the path of a proxy, such as https://ops.example.com/carillon: the console is at /console/ below it. --oidc-client-id needs it."`
+	TraceURL   string `env:"CARILLON_TRACE_URL" placeholder:"URL" help:"URL of a trace in your tracing system, with {trace_id} in place of its id, such as https://grafana.example.com/trace/{trace_id}. The console links each run to its trace."`
 }
+
+// checkTraceURL validates the URL of traces, which may be missing.
+func (f consoleFlags) checkTraceURL() error {
+	u, err := url.Parse(strings.ReplaceAll(f.TraceURL, traceIDPlace, "0"))
+	if f.TraceURL == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
+		strings.Contains(f.TraceURL, traceIDPlace) {
+		return nil
+	}
+	return fmt.Errorf("--trace-url (CARILLON_TRACE_URL): %q is not a URL with %s in it, such as https://grafana.example.com/trace/%[2]s",
+		f.TraceURL, traceIDPlace)
+}
+
+// traceIDPlace stands for the id of a trace in the URL.
+const traceIDPlace = "{trace_id}"
 
 // consoleURL returns the URL; nil if it is not given.
 func (f consoleFlags) consoleURL() (*url.URL, error) {
@@ -59,6 +74,9 @@ func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handl
 			return b.String(), err
 		}, ClientCertificates: o.clientCertificates,
 		Version: o.Engine.Version, Logger: o.Log,
+	}
+	if o.traceURL != "" {
+		options.TraceURL = func(id string) string { return strings.ReplaceAll(o.traceURL, traceIDPlace, id) }
 	}
 	if o.login != nil {
 		options.Login = o.login

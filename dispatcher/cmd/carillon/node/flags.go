@@ -75,7 +75,7 @@ func (s *Flags) Check() error {
 	return errors.Join(
 		s.DatabaseFlag.Check(), s.notifyFlag.check(s.DatabaseFlag), s.intervalFlags.check(), s.poolFlags.check(),
 		between("breaker-failures", s.BreakerFailures, 0, 10_000), between("host-rate", s.HostRate, 0, 100_000),
-		s.limitFlags.check(), console,
+		s.limitFlags.check(), console, s.checkTraceURL(),
 		s.KeysFlag.check(), checkListen(s.Listen), certificate,
 		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 		between("audit-retention", s.AuditRetention.Std(), access.MinAuditRetention, input.MaxRetention),
@@ -125,7 +125,7 @@ func (s *Flags) Serve(ctx context.Context, p Program, out io.Writer) error {
 	}
 	consoleURL, _ := s.consoleURL() // Check has validated it
 	return Run(ctx, Options{
-		Console: s.Console, consoleURL: consoleURL, login: login,
+		Console: s.Console, consoleURL: consoleURL, traceURL: s.TraceURL, login: login,
 		Database: s.DatabaseFlag, notify: s.NotifyDatabase, Keys: keys, auditRetention: s.AuditRetention.Std(), Migrate: s.Migrate,
 		Listen: s.Listen, tls: files, clientCertificates: s.ClientCA != "" && s.ClientAuth != "optional", issuer: issuer, limits: s.limitFlags,
 		Log: log, Engine: options,

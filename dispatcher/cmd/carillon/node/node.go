@@ -53,6 +53,7 @@ type Options struct {
 	// Console serves the web console. People reach it at consoleURL; nil if that is not known.
 	Console    bool
 	consoleURL *url.URL
+	traceURL   string      // of a trace, with a place for its id; empty if it is not known
 	login      *oidc.Login // of people at the console; nil for API tokens only
 	Engine     engine.Options
 	Target     invoke.Options

@@ -19,6 +19,7 @@ func historyTests() tests {
 	return tests{
 		"runs of an app are listed however far apart":     testRunsOfApp,
 		"runs are listed by job, trigger, state and time": testRuns,
+		"runs of several apps are searched":               testRunSearch,
 		"a run is listed once, whatever holds it":         testRunsAreListedOnce,
 		"a run is kept from its end on":                   testRetentionFromTheEnd,
 	}

@@ -1,0 +1,177 @@
+package reads
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
+)
+
+// No index has the node, class, kind or error of a run: it would cost each fire an entry. So a search examines the
+// latest runs in the order of the page, only so many at once, and the next page goes on from there. Runs that failed
+// have an index of their own, which a search for a class or an error uses.
+
+const (
+	// searchedDay is how far back a page of the runs of one app goes. They are found job by job, as in its list.
+	searchedDay = 24 * time.Hour
+	// searchedByID is how many runs a page examines for an id that only computing the ids of runs can find.
+	searchedByID = 2000
+)
+
+// SearchRuns returns a page of the runs that a search selects, latest first, and the cursor of the next page.
+func (s *Store) SearchRuns(ctx context.Context, query dispatcher.RunSearch) (found []run.Run, next string, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	if query.To.IsZero() { // with an upper bound, SQLite seeks the latest run instead of reading from the end
+		query.To = db.Instant(math.MaxInt64)
+	}
+	list := dispatcher.RunQuery{State: query.State, From: query.From, To: query.To, Page: query.Page}
+	if query.State == "" && (query.Class != "" || query.Error != "") {
+		list.State = run.Failed // selects where to search; see below
+	}
+	of, err := searchConditions(query)
+	if err != nil {
+		return nil, "", err
+	}
+	latest, err := s.latestInstant(ctx, list)
+	if err != nil {
+		return nil, "", err
+	}
+	var end *int64 // the page examines no earlier runs; nil: there are none
+	if len(query.Apps) == 1 && query.Job == "" && query.ID == "" && list.State == query.State {
+		list.App = query.Apps[0]
+		if from := latest.Add(-searchedDay); from.After(query.From) {
+			end, list.From = new(from.UnixMilli()), from
+			of.Add("r.scheduled_at >= %s", *end)
+		}
+		found, err = s.runsOfApp(ctx, list, of)
+	} else {
+		found, end, err = s.walkSearch(ctx, query, list, of, latest)
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(found) >= query.Page.Limit:
+		found = found[:query.Page.Limit]
+		next = found[len(found)-1].ID
+	case end != nil:
+		next, err = s.earlier(ctx, query.From, *end)
+	}
+	return found, next, err
+}
+
+// earlier returns the cursor of the page that begins with the latest run before an instant, whatever it is; empty: there
+// is none.
+func (s *Store) earlier(ctx context.Context, from time.Time, before int64) (cursor string, err error) {
+	keys, err := RunConditions(dispatcher.RunQuery{From: from, To: db.Instant(before - 1)}, 0)
+	if err != nil {
+		return "", err
+	}
+	at, err := s.walkEnd(ctx, keys, 1, `r.scheduled_at`, `runs AS r WHERE 1 = 1`, `live_runs AS r WHERE 1 = 1`)
+	if at == nil || err != nil {
+		return "", err
+	}
+	return run.Key{ScheduledAt: db.Instant(*at + 1), Kind: run.KindSchedule}.String(), nil
+}
+
+// walkSearch examines the latest runs of all apps, or of one job, and returns the time of the last one that it examined,
+// nil if there are no earlier ones.
+func (s *Store) walkSearch(ctx context.Context, query dispatcher.RunSearch, list dispatcher.RunQuery, of db.Conditions,
+	latest time.Time,
+) (found []run.Run, end *int64, err error) {
+	keys, err := RunConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if query.Job != "" && len(query.Apps) == 1 {
+		job, err := s.JobKey(ctx, query.Apps[0], query.Job)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys.Add("r.job_id = %s", job)
+		of.Add("r.job_id = %s", job)
+	}
+	ended, live := `runs AS r WHERE 1 = 1`, `live_runs AS r WHERE 1 = 1`
+	tables, page := []string{ended, live}, db.EndedRuns+` WHERE 1 = 1`
+	switch {
+	case slices.Contains(dispatcher.LiveStates, list.State):
+		tables, page = []string{live}, db.EndedRuns+` WHERE 1 = 0`
+	case slices.Contains(repeat.DeadLetterStates, list.State):
+		tables, page = []string{`runs AS r WHERE ` + db.IsDead, live}, db.DeadRuns
+	default: // PostgreSQL plans for each day
+		if span := latest.Add(-s.Walks.Span); span.After(query.From) {
+			end = new(span.UnixMilli())
+			keys.Add("r.scheduled_at >= %s", *end)
+		}
+	}
+	rows, limit := s.Walks.Rows, query.Page.Limit
+	if query.ID != "" {
+		rows = min(rows, searchedByID)
+		limit = 2 * rows // and those at the same time as the last
+	}
+	last, err := s.walkEnd(ctx, keys, rows, `r.scheduled_at`, tables...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if last != nil {
+		end = last
+	}
+	if end != nil {
+		of.Add("r.scheduled_at >= %s", *end)
+	}
+	claimed, err := s.ClaimedNow(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	ordered := latestRuns + ` LIMIT ` + strconv.Itoa(limit)
+	found, err = db.Collect(ctx, s.db.Read, scanRun,
+		RunQuery(unionOfRuns(`SELECT * FROM (`+page+`) AS r WHERE 1 = 1`+of.Text+ordered, claimed, of.Text, ordered)), of.Args...)
+	if query.ID != "" {
+		found = slices.DeleteFunc(found, func(r run.Run) bool { return !r.HasID(query.ID) })
+	}
+	return found, end, err
+}
+
+// searchConditions returns the conditions of a search. Those about jobs are checked row by row.
+func searchConditions(query dispatcher.RunSearch) (db.Conditions, error) {
+	w, err := RunConditions(dispatcher.RunQuery{State: query.State, From: query.From, To: query.To, Page: query.Page}, 0)
+	if len(query.Apps) > 0 {
+		ids := make([]any, len(query.Apps))
+		for i, app := range query.Apps {
+			ids[i] = run.AppID(app)
+		}
+		w.Add(`(SELECT of.app_id FROM jobs AS of WHERE of.id = r.job_id) IN (`+strings.Repeat(", %s", len(ids))[2:]+`)`, ids...)
+	}
+	if query.Job != "" && len(query.Apps) != 1 {
+		w.Add(`(SELECT of.name FROM jobs AS of WHERE of.id = r.job_id) = %s`, query.Job)
+	}
+	if query.Trigger != "" {
+		w.Add(`(SELECT of.name FROM triggers AS of WHERE of.id = r.trigger_id) = %s`, query.Trigger)
+	}
+	if labels := query.Page.Labels; len(labels) > 0 {
+		args := definitions.StatementArgs(w.Args)
+		w.Text += ` AND EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id` + definitions.WithLabels(labels, &args) + `)`
+		w.Args = args
+	}
+	if query.Kind != "" {
+		w.Add("r.kind = %s", int64(query.Kind.Code()))
+	}
+	if query.Node != 0 {
+		w.Add("r.node = %s", int64(query.Node))
+	}
+	if query.Class != "" {
+		w.Add("r.class = %s", string(query.Class))
+	}
+	if query.Error != "" {
+		w.Add("replace(lower(r.error), lower(CAST(%s AS TEXT)), '') <> lower(r.error)", query.Error)
+	}
+	return w, err
+}
