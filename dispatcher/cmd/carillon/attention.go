@@ -34,41 +34,33 @@ func (a *attentionCommand) Run(ctx context.Context, c console) error {
 	if a.Output != outputTable {
 		return printObject(a.outputFlags, c, found, nil)
 	}
-	problems := problemsOf(found)
-	if len(problems.rows) == 0 {
-		fmt.Fprintln(c.err, "carillon: nothing needs attention")
-		return nil
-	}
-	t := newTable("WHAT\tWHERE\tSINCE\tWHY")
-	t.rows = append(t.rows, problems.rows...)
-	return t.show(c)
+	return problemsOf(found).show(c)
 }
-
-// problems are lines of a table: what is wrong, where, since when and why.
-type problems struct{ table }
 
 // addAll adds a line for each item of a list, and one if there are more.
-func addAll[T any](p *problems, what string, list view.Newest[T], line func(T) (where string, since any, why string)) {
+func addAll[T any](t *table, what string, list view.Newest[T], line func(T) (where string, since any, why string)) {
 	for _, one := range list.Items {
 		where, since, why := line(one)
-		p.add(what, where, since, why)
+		t.add(what, where, since, why)
 	}
 	if list.More {
-		p.add(what, "", "", "there are more")
+		t.add(what, "", "", "there are more")
 	}
 }
 
-func problemsOf(a view.Attention) (p problems) {
+// problemsOf returns a line for each problem: what it is, where, since when and why.
+func problemsOf(a view.Attention) *table {
+	t := newTable("WHAT\tWHERE\tSINCE\tWHY")
 	if r := a.Rollback; r != nil {
-		p.add("rollback", "", r.At, r.Reason+"; carillon rollback show says more")
+		t.add("rollback", "", r.At, r.Reason+"; carillon rollback show says more")
 	}
 	for _, node := range a.Nodes {
-		p.add("node", node.Name+" "+node.ID.String(), node.HeartbeatAt, strings.Trim(fmt.Sprint(node.Reasons), "[]"))
+		t.add("node", node.Name+" "+node.ID.String(), node.HeartbeatAt, strings.Trim(fmt.Sprint(node.Reasons), "[]"))
 	}
 	if a.MoreNodes > 0 {
-		p.add("node", "", "", fmt.Sprintf("%d more", a.MoreNodes))
+		t.add("node", "", "", fmt.Sprintf("%d more", a.MoreNodes))
 	}
-	addAll(&p, "alert", a.Alerts, func(s alert.State) (string, any, string) {
+	addAll(t, "alert", a.Alerts, func(s alert.State) (string, any, string) {
 		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s", s.Condition, s.Alert, s.Error)
 	})
 	failed, runs := a.Failed, map[string]int{} // a job has one line
@@ -78,45 +70,45 @@ func problemsOf(a view.Attention) (p problems) {
 			failed.Items = append(failed.Items, r)
 		}
 	}
-	addAll(&p, "failed", failed, func(r run.Run) (string, any, string) {
+	addAll(t, "failed", failed, func(r run.Run) (string, any, string) {
 		job := place(r.App, r.Job)
 		return job, r.EndedAt, fmt.Sprintf("runs: %d, the latest %s %s: %s %s", runs[job], r.ID, r.State, r.Class, r.Error)
 	})
-	addAll(&p, "misfire", a.Misfires, func(m dispatcher.Misfire) (string, any, string) {
+	addAll(t, "misfire", a.Misfires, func(m dispatcher.Misfire) (string, any, string) {
 		return place(m.App, m.Job, m.Trigger), m.From, fmt.Sprintf("%d missed, %s: %s", m.Count, m.Decision, m.Reason)
 	})
-	addAll(&p, "overdue", a.Overdue, func(t view.OverdueTrigger) (string, any, string) {
-		return place(t.App, t.Job, t.Trigger), t.DueAt, "due for " + t.Overdue.String()
+	addAll(t, "overdue", a.Overdue, func(o view.OverdueTrigger) (string, any, string) {
+		return place(o.App, o.Job, o.Trigger), o.DueAt, "due for " + o.Overdue.String()
 	})
-	addAll(&p, "quarantine", a.Quarantined, func(t view.QuarantinedTrigger) (string, any, string) {
-		return place(t.App, t.Job, t.Trigger), "", t.Error
+	addAll(t, "quarantine", a.Quarantined, func(q view.QuarantinedTrigger) (string, any, string) {
+		return place(q.App, q.Job, q.Trigger), "", q.Error
 	})
-	addAll(&p, "circuit", a.Circuits, func(o view.OpenCircuit) (string, any, string) {
+	addAll(t, "circuit", a.Circuits, func(o view.OpenCircuit) (string, any, string) {
 		return place(o.App, o.Job), o.Since, fmt.Sprintf("%d runs of %d jobs wait for host %s: %s", o.Runs, o.Jobs, o.Host, o.Error)
 	})
-	addAll(&p, "group", a.Groups, func(g view.SilentGroup) (string, any, string) {
+	addAll(t, "group", a.Groups, func(g view.SilentGroup) (string, any, string) {
 		return place(g.App, g.Group), g.LeftAt, fmt.Sprintf("no endpoint for %d jobs; %d are drained", g.Jobs, g.Draining)
 	})
-	addAll(&p, "secret", a.Credentials, func(f view.CredentialFailure) (string, any, string) {
+	addAll(t, "secret", a.Credentials, func(f view.CredentialFailure) (string, any, string) {
 		return place(f.App, f.Job), f.At, fmt.Sprintf("%s in run %s: %s", f.Reason, f.Run, f.Error)
 	})
-	addAll(&p, "certificate", a.Certificates, func(e view.EndingCertificate) (string, any, string) {
+	addAll(t, "certificate", a.Certificates, func(e view.EndingCertificate) (string, any, string) {
 		return place(e.App, cmp.Or(e.Job, e.Group)), "", "its client certificate ends at " + input.FormatInstant(e.EndsAt)
 	})
-	addAll(&p, "objective", a.Objectives, func(s dispatcher.ObjectiveStatus) (string, any, string) {
+	addAll(t, "objective", a.Objectives, func(s dispatcher.ObjectiveStatus) (string, any, string) {
 		_, why := s.Burns()
 		return place(s.App, s.Job), "", why
 	})
-	addAll(&p, "paused", a.Paused, func(s view.StandingPause) (string, any, string) {
+	addAll(t, "paused", a.Paused, func(s view.StandingPause) (string, any, string) {
 		return place(s.App, s.Job, s.Trigger), s.PausedAt, pausedBy(s.Pause)
 	})
-	addAll(&p, "set aside", a.SetAside, func(s dispatcher.SetAside) (string, any, string) {
+	addAll(t, "set aside", a.SetAside, func(s dispatcher.SetAside) (string, any, string) {
 		return place(s.App, s.Job), "", fmt.Sprintf("%s %s: %s", s.Work, cmp.Or(s.Run, s.Item), s.Problem)
 	})
-	addAll(&p, "retention", a.Retention, func(r view.LateRetention) (string, any, string) {
+	addAll(t, "retention", a.Retention, func(r view.LateRetention) (string, any, string) {
 		return r.App, r.Oldest, "history is kept " + r.Behind.String() + " too long"
 	})
-	return p
+	return t
 }
 
 // place joins the names that are not empty.

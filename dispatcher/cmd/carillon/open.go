@@ -30,23 +30,14 @@ func (o *openCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	page := ""
-	if run.IsID(o.Of) {
-		if _, err = api.Run(ctx, o.Of); err != nil {
-			return err
-		}
-		page = "runs/" + url.PathEscape(o.Of)
-	} else if o.Of != "" {
-		names, err := cutPath(o.Of, "APP[/JOB]", 1)
-		if err == nil && names[1] == "" {
-			_, err = api.App(ctx, names[0])
-		} else if err == nil {
-			_, err = api.Job(ctx, names[0], names[1])
-		}
+	page := "runs/" + o.Of
+	if !run.IsID(o.Of) {
+		app, job, _, err := cutOf(o.Of, "APP[/JOB]")
 		if err != nil {
 			return err
 		}
-		page = "apps/" + strings.TrimSuffix(names[0]+"/jobs/"+names[1], "/jobs/")
+		page = strings.TrimSuffix("apps/"+url.PathEscape(app)+"/jobs/"+url.PathEscape(job), "/jobs/")
+		page = strings.TrimSuffix(page, "apps/")
 	}
 	node, err := api.Version(ctx)
 	if err != nil {

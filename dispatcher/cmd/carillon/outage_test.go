@@ -1,13 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -170,6 +174,17 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	until(t, "the node to be ready again", func() bool { return n.status("/readyz") == http.StatusOK })
 	before := len(r.all())
 	r.await(t, "fires after the outage", func(all []arrival) bool { return len(all) >= before+3 })
+	var outage dispatcher.Outage
+	until(t, "the outage to be in the audit log", func() bool {
+		log := must[client.List[access.AuditEntry]](t)(n.Audit(t.Context(), access.AuditQuery{Action: "reconnect"}))
+		return len(log.Items) > 0 && json.Unmarshal(log.Items[len(log.Items)-1].After, &outage) == nil
+	})
+	if at := outage.From.Truncate(time.Second).Add(time.Second); at.Before(outage.To) {
+		found := must[verify.Explanation](t)(n.Explain(t.Context(), "away", "ticks", "tick", at))
+		if !slices.ContainsFunc(found.Steps, func(s verify.Step) bool { return s.What == "node "+outage.Node.String()+" lost the database" }) {
+			t.Errorf("the explanation of %s, in the outage %+v, has the steps %v", at, outage, found.Steps)
+		}
+	}
 
 	// A read-only server, such as a standby, counts as unreachable: its data may be old.
 	admin := must[*pgx.Conn](t)(pgx.Connect(t.Context(), direct))
