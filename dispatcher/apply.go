@@ -141,7 +141,7 @@ func (j *JobSpec) resolve() {
 	j.Delivery = cmp.Or(j.Delivery, AtLeastOnce)
 	j.Retry = j.Retry.OrDefault()
 	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, run.ConcurrencyAllow)
-	j.QueueLimit = cmp.Or(j.QueueLimit, DefaultQueueLimit)
+	j.QueueLimit = cmp.Or(j.QueueLimit, defaultQueueLimit)
 	j.JobFollows = j.withFollows(func(_ run.FollowEvent, follow Follow) Follow {
 		follow.Payload = cmp.Or(follow.Payload, FollowOwn)
 		return follow

@@ -32,7 +32,7 @@ type CalendarSpec struct {
 	Timezone string `json:"timezone" schema:"Timezone"`
 	// Rules exclude instants. An instant is included when no rule excludes it.
 	Rules []schedule.CalendarRule `json:"rules,omitempty" schema:"max=100"`
-	// Bases name calendars of the app with further exclusions; at most MaxBases.
+	// Bases name calendars of the app with further exclusions; at most maxBases.
 	Bases []string `json:"bases,omitempty" schema:"Name,max=10"`
 }
 
@@ -53,7 +53,7 @@ type CalendarStatus struct {
 // Bounds of calendars.
 const (
 	MaxCalendars = 1000 // of an app
-	MaxBases     = 10   // of a calendar
+	maxBases     = 10   // of a calendar
 	maxChain     = 10   // length of a chain of calendars, from a trigger's to the last base
 )
 
@@ -65,8 +65,8 @@ func (c Calendar) Validate() error {
 	input.CheckText(&problems, "/description", c.Description)
 	_, err := schedule.NewCalendar(schedule.CalendarSpec{Timezone: c.Timezone, Rules: c.Rules})
 	problems.AddError("", err)
-	if len(c.Bases) > MaxBases {
-		problems.Add("/bases", input.CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
+	if len(c.Bases) > maxBases {
+		problems.Add("/bases", input.CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), maxBases)
 	}
 	for i, base := range c.Bases {
 		path := c.base(i)

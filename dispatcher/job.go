@@ -38,7 +38,7 @@ type JobSpec struct {
 	// enabled again, it starts with its next scheduled time.
 	Enabled bool `json:"enabled"`
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
-	// MaxPriority.
+	// maxPriority.
 	Priority int `json:"priority" schema:"max=9,min=0"`
 	// Labels classify jobs for people and programs, such as team=payments. Pauses of the app may select jobs by them.
 	Labels input.Labels `json:"labels,omitempty"`
@@ -76,7 +76,7 @@ type JobPolicies struct {
 	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
 	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
 	MaxConcurrency int `json:"max_concurrency" schema:"max=1000,min=0"`
-	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
+	// QueueLimit is how many runs may wait for a slot; 0 means defaultQueueLimit.
 	QueueLimit int `json:"queue_limit" schema:"max=1000,min=0"`
 }
 
@@ -116,7 +116,7 @@ type JobStatus struct {
 func (j *JobSpec) SetDefaults() {
 	j.Enabled, j.Delivery = true, AtLeastOnce
 	j.Retry.SetDefaults()
-	j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyAllow, DefaultQueueLimit
+	j.ConcurrencyPolicy, j.QueueLimit = run.ConcurrencyAllow, defaultQueueLimit
 }
 
 // The policies of delivery.
@@ -179,7 +179,7 @@ func (j JobSpec) Complete() bool {
 const (
 	MaxTriggers = 100
 
-	MaxPriority    = 9
+	maxPriority    = 9
 	MinDeleteAfter = time.Minute
 )
 
@@ -190,7 +190,7 @@ func (j Job) Validate() error {
 	input.CheckName(&problems, "/name", j.Name)
 	input.CheckText(&problems, "/description", j.Description)
 	input.CheckLink(&problems, "/runbook_url", j.RunbookURL)
-	input.CheckRange(&problems, "/priority", j.Priority, 0, MaxPriority)
+	input.CheckRange(&problems, "/priority", j.Priority, 0, maxPriority)
 	j.Labels.Check(&problems, "/labels")
 	j.NodeLabels.Check(&problems, "/node_labels")
 	if j.Delivery != "" {

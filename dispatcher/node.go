@@ -23,14 +23,9 @@ type Node struct {
 	Apps []string `json:"apps,omitempty" schema:"Name"`
 	// Labels are the labels that jobs may require of a node.
 	Labels input.Labels `json:"labels,omitempty"`
-	// StartedAt and HeartbeatAt are by the database's clock.
-	StartedAt   time.Time `json:"started_at"`
-	HeartbeatAt time.Time `json:"heartbeat_at"`
-	// HeartbeatInterval is the time between two heartbeats of the node.
-	HeartbeatInterval input.Duration `json:"heartbeat_interval"`
-	// SilentFor is how long ago the latest heartbeat was, once SilentAfter intervals have passed and the node does not
-	// count as dead yet; left out before.
-	SilentFor input.Duration `json:"silent_for,omitempty"`
+	// StartedAt is by the database's clock.
+	StartedAt time.Time `json:"started_at"`
+	NodeHeartbeat
 	NodeReport
 	// Share is the fraction of all fires that the node claimed in the minute before its latest heartbeat, from 0 to
 	// 1; 0 for a dead node.
@@ -41,6 +36,17 @@ type Node struct {
 	APIAddresses []string `json:"api_addresses,omitempty"`
 	// Reach is what the node can call and read besides public addresses. Only lists of nodes have it.
 	Reach target.Reach `json:"reach,omitzero"`
+}
+
+// NodeHeartbeat is what the database knows of the heartbeats of a node.
+type NodeHeartbeat struct {
+	// HeartbeatAt is when the latest one was, by the database's clock.
+	HeartbeatAt time.Time `json:"heartbeat_at"`
+	// HeartbeatInterval is the time between two heartbeats of the node.
+	HeartbeatInterval input.Duration `json:"heartbeat_interval"`
+	// SilentFor is how long ago the latest heartbeat was, once three intervals have passed and the node does not count as
+	// dead yet; left out before.
+	SilentFor input.Duration `json:"silent_for,omitempty"`
 }
 
 // Serves reports whether the node may run jobs of an app that require labels.
@@ -104,13 +110,13 @@ func (n Node) CertificateEnding() bool {
 	return n.CertificateEndsAt != nil && n.CertificateEndsAt.Sub(n.HeartbeatAt) < CertificateWarning
 }
 
-// SilentAfter is how many intervals may pass without a heartbeat of a node until it counts as silent.
-const SilentAfter = 3
+// silentAfter is how many intervals may pass without a heartbeat of a node until it counts as silent.
+const silentAfter = 3
 
 // SilentAt returns Node.SilentFor at a time by the database's clock.
 func (n Node) SilentAt(now time.Time) time.Duration {
 	silent := now.Sub(n.HeartbeatAt)
-	if n.State == NodeDead || n.HeartbeatInterval <= 0 || silent < SilentAfter*n.HeartbeatInterval.Std() {
+	if n.State == NodeDead || n.HeartbeatInterval <= 0 || silent < silentAfter*n.HeartbeatInterval.Std() {
 		return 0
 	}
 	return silent
@@ -155,7 +161,7 @@ type NodeReason string
 // The reasons.
 const (
 	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
-	NodeReasonSilent    NodeReason = "silent"    // its heartbeat has been missing for SilentAfter intervals
+	NodeReasonSilent    NodeReason = "silent"    // its heartbeat has been missing for silentAfter intervals
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
 	NodeReasonSaturated NodeReason = "saturated" // it begins fires later than LateLag, and had no free worker
 	NodeReasonLate      NodeReason = "late"      // it begins fires later than LateLag, and had free workers

@@ -34,8 +34,8 @@ const ObjectiveWindow = 28 * 24 * time.Hour
 
 // Bounds of objectives.
 const (
-	MinObjectiveWithin = time.Millisecond
-	MaxObjectiveWithin = 24 * time.Hour
+	minObjectiveWithin = time.Millisecond
+	maxObjectiveWithin = 24 * time.Hour
 	leastObjective     = 500_000 // of a million
 	mostObjective      = 999_990
 )
@@ -64,7 +64,7 @@ func (j JobSpec) checkObjective(problems *input.Problems) {
 		return
 	}
 	const path = "/objective"
-	j.Objective.Within.CheckRange(problems, path+"/within", MinObjectiveWithin, MaxObjectiveWithin)
+	j.Objective.Within.CheckRange(problems, path+"/within", minObjectiveWithin, maxObjectiveWithin)
 	if parts, ok := j.Objective.share(); !ok || parts < leastObjective || parts > mostObjective {
 		problems.Add(path+"/of", input.CodeObjectiveForm, "of %s is not a percentage from 50%% to 99.999%% with at most three decimals; "+
 			"write 99.9%%. An objective of 100%% would leave no budget", input.Echo(j.Objective.Of))

@@ -14,7 +14,7 @@ import (
 const (
 	MaxMaxConcurrency = 1000
 	MaxQueueLimit     = 1000
-	DefaultQueueLimit = 100
+	defaultQueueLimit = 100
 )
 
 // Slots returns how many runs of the job there may be at once, over all nodes; 0 means no bound.

@@ -107,10 +107,7 @@ type Event struct {
 	Transition target.AlertTransition `json:"transition"`
 	Sequence   int64                  `json:"sequence"`
 	Count      int                    `json:"count,omitempty"`
-	// Run, Class and Error are from the run that caused it, if any. For an objective, Error is as in State.
-	Run   string    `json:"run,omitempty" schema:"RunID"`
-	Class run.Class `json:"class,omitempty"`
-	Error string    `json:"error,omitempty"`
+	EventRun
 	// Notified is whether its notification was delivered. If not, Kept says why none was sent, or Notification what became
 	// of it.
 	Notified bool `json:"notified"`
@@ -124,6 +121,13 @@ type Event struct {
 	Reason string `json:"reason,omitempty"`
 	// Cursor is the key of the event in lists.
 	Cursor string `json:"-"`
+}
+
+// EventRun is the run that caused an Event, if any. For an objective, Error is as in State.
+type EventRun struct {
+	Run   string    `json:"run,omitempty" schema:"RunID"`
+	Class run.Class `json:"class,omitempty"`
+	Error string    `json:"error,omitempty"`
 }
 
 // Kept is why a transition is not notified.

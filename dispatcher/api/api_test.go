@@ -222,7 +222,7 @@ func (w *world) register(ctx context.Context, id run.NodeID) {
 	now, err := w.store.Clock(ctx)
 	if err == nil {
 		err = w.store.Register(ctx, dispatcher.Node{ID: id, Name: "n", Version: "v", State: dispatcher.NodeActive,
-			StartedAt: now, HeartbeatAt: now}, now)
+			StartedAt: now, NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: now}}, now)
 	}
 	if err != nil {
 		w.t.Fatal(err)

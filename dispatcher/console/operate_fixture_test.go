@@ -163,8 +163,7 @@ func alertState(name string) alert.State {
 
 func alertEvent(name string) alert.Event {
 	return alert.Event{At: fixedAt, Alert: "on-call", Job: name, Condition: target.AlertMissed,
-		Transition: target.AlertResolved,
-		Error:      hostile, Kept: alert.KeptMuted, By: "ada", Reason: hostile}
+		Transition: target.AlertResolved, EventRun: alert.EventRun{Error: hostile}, Kept: alert.KeptMuted, By: "ada", Reason: hostile}
 }
 
 func deadRun(id, name string) run.Run {
@@ -175,7 +174,7 @@ func deadRun(id, name string) run.Run {
 func nodeOf(name string) dispatcher.Node {
 	return dispatcher.Node{ID: 0x1f, Name: name, Version: "1.2.3", State: dispatcher.NodeActive,
 		Labels: input.Labels{"zone": "a"}, StartedAt: fixedAt,
-		HeartbeatAt: fixedAt, Share: 0.5, NodeReport: dispatcher.NodeReport{InFlight: 3, Fires: 90,
+		NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: fixedAt}, Share: 0.5, NodeReport: dispatcher.NodeReport{InFlight: 3, Fires: 90,
 			Lag:         input.Duration(2 * time.Second),
 			ClockOffset: input.Duration(-time.Second)}}
 }

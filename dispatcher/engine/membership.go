@@ -24,7 +24,8 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 	id, sent := run.NodeID(loop.Random()), time.Now()
 	node := dispatcher.Node{
 		ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels,
-		APIAddresses: e.opts.APIAddresses, Reach: e.opts.Reach, HeartbeatInterval: input.Duration(e.opts.Heartbeat),
+		APIAddresses: e.opts.APIAddresses, Reach: e.opts.Reach,
+		NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatInterval: input.Duration(e.opts.Heartbeat)},
 	}
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err
@@ -37,23 +38,13 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 
 // heartbeatLoop sends heartbeats. It logs once that the database is lost, and once that it is reached again.
 func (e *Engine) heartbeatLoop(ctx context.Context) {
-	var since time.Time // of the latest heartbeat that reached the database that is lost now; zero: it is not lost
 	e.every(ctx, "heartbeat", pace{interval: e.opts.Heartbeat, wake: e.wakeHeartbeat}, func(ctx context.Context, _ time.Time) error {
-		reached, _ := e.Reached()
 		err := e.heartbeatOnce(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if err == nil || ctx.Err() != nil {
 			return nil
-		case err == nil && !since.IsZero():
-			e.log.WarnContext(ctx, "database reached again", "node", e.fleet.ID().String(), "lost_at", since, "after",
-				time.Since(since).Round(time.Second).String())
-			since = time.Time{}
-		case err != nil && since.IsZero():
-			since = reached
-			e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", since, "err", err)
 		}
-		if err != nil {
-			e.fleet.HeartbeatFailed()
+		if reached, first := e.fleet.HeartbeatFailed(); first {
+			e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", reached, "err", err)
 		}
 		return err
 	})
@@ -116,6 +107,8 @@ func (e *Engine) recordOutage(ctx context.Context, to time.Time) {
 	if from.IsZero() || !to.After(from) {
 		return
 	}
+	e.log.WarnContext(ctx, "database reached again", "node", e.fleet.ID().String(), "lost_at", from, "after",
+		to.Sub(from).Round(time.Second).String())
 	if err := e.store.RecordOutage(ctx, dispatcher.Outage{Node: e.fleet.ID(), From: from, To: to}); err != nil {
 		e.log.WarnContext(ctx, "outage of the database is not recorded", "node", e.fleet.ID().String(), "since", from, "err", err)
 	}

@@ -225,11 +225,14 @@ func whenPassed(since reading, d time.Duration, now func() reading, end func()) 
 	}
 }
 
-// HeartbeatFailed notes that a heartbeat did not reach the database.
-func (f *Fleet) HeartbeatFailed() {
+// HeartbeatFailed notes that a heartbeat did not reach the database. It returns when the latest one did, by its clock,
+// and whether the one before did.
+func (f *Fleet) HeartbeatFailed() (reached time.Time, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	first = !f.outage.failing
 	f.outage = outage{true, cmp.Or(f.outage.from, f.heartbeatAt)}
+	return f.outage.from, first
 }
 
 // EndOutage returns since when no heartbeat reached the database, by its clock, and forgets it; zero: all did.

@@ -22,7 +22,7 @@ type JudgedJob struct {
 	ID, AppID int64
 	App, name string
 
-	description, runbookURL string
+	guidance
 
 	Salt      run.Salt // of the app
 	Labels    input.Labels
@@ -36,6 +36,9 @@ type JudgedJob struct {
 	LateAfter  *int64 // jobs.alert_late_after
 	Alerts     []*storedAlert
 }
+
+// guidance is what the declaration of a job tells people who are paged.
+type guidance struct{ description, runbookURL string }
 
 // storedAlert is an alert with its keys, and the revision of its attached job.
 type storedAlert struct {

@@ -87,7 +87,8 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	for _, m := range j.made {
 		seen := m.Observation
 		encoded, err := json.Marshal(alert.Event{Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
-			Count: m.Count, Run: seen.Run, Class: seen.Class, Error: seen.Error, Kept: m.Kept, By: m.By, Reason: m.Reason})
+			Count: m.Count, EventRun: alert.EventRun{Run: seen.Run, Class: seen.Class, Error: seen.Error}, Kept: m.Kept, By: m.By,
+			Reason: m.Reason})
 		if err != nil {
 			return err
 		}

@@ -101,7 +101,8 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		row := nodeRow{Node: dispatcher.Node{
 			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(),
 			State: node.State, Apps: node.Apps, Labels: node.Labels,
-			StartedAt: t.At, HeartbeatAt: t.At, HeartbeatInterval: node.HeartbeatInterval, APIAddresses: node.APIAddresses,
+			StartedAt: t.At, NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: t.At, HeartbeatInterval: node.HeartbeatInterval},
+			APIAddresses: node.APIAddresses,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true

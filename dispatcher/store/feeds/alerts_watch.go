@@ -184,19 +184,20 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 	if err := addEndedPauses(ctx, j, facts, ids); err != nil {
 		return nil, err
 	}
-	if len(running) > 0 {
-		if err := readRunning(ctx, j, facts, running); err != nil {
-			return nil, fmt.Errorf("read runs under way: %w", err)
+	for _, more := range []struct {
+		what string
+		jobs []int64
+		read func(context.Context, *definitions.Judgement, map[int64]alert.Facts, []int64) error
+	}{
+		{"runs under way", running, readRunning},
+		{"fires that have not begun", late, readLate},
+		{"counts of objectives", burning, readBurns},
+	} {
+		if len(more.jobs) == 0 {
+			continue
 		}
-	}
-	if len(late) > 0 {
-		if err := readLate(ctx, j, facts, late); err != nil {
-			return nil, fmt.Errorf("read fires that have not begun: %w", err)
-		}
-	}
-	if len(burning) > 0 {
-		if err := readBurns(ctx, j, facts, burning); err != nil {
-			return nil, fmt.Errorf("read counts of objectives: %w", err)
+		if err := more.read(ctx, j, facts, more.jobs); err != nil {
+			return nil, fmt.Errorf("read %s: %w", more.what, err)
 		}
 	}
 	return facts, nil

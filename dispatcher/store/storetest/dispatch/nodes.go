@@ -93,7 +93,7 @@ func testNodes(t *testing.T, f *wing) {
 	f.Must(err)
 	want := []dispatcher.Node{{
 		ID: fixture.NodeA, Name: "host", Version: "v1", Zones: schedule.ZonesVersion(), State: dispatcher.NodeActive,
-		StartedAt: fixture.T0, HeartbeatAt: now,
+		StartedAt: fixture.T0, NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: now},
 		NodeReport: reported, Share: 1,
 	}}
 	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != fixture.NodeA ||
