@@ -58,8 +58,8 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 	timeRow("overrun_after", func(a *alert.Alert) *input.Duration { return &a.OverrunAfter }, binding.Optional,
 		"Tell when an attempt takes longer than this; at least `1m`. Default: nobody is told.", orFailure),
 	timeRow("no_success_for", func(a *alert.Alert) *input.Duration { return &a.NoSuccessFor }, binding.Optional,
-		"Tell when no run of a job has succeeded for this long, such as `26h`; at least `1m`. Disabled and paused jobs are left out. "+
-			"Default: nobody is told.", orFailure),
+		"Tell when no run of a job has succeeded for this long, such as `26h`; at least `1m`. While no fire is scheduled for longer, "+
+			"as on excluded days, the time does not count. Disabled and paused jobs are left out. Default: nobody is told.", orFailure),
 	binding.Bool("objective", func(a *alert.Alert) *bool { return &a.Objective }, binding.Default, "Whether to tell when the error "+
 		"budget of a job's `objective` burns at least 14.4 times as fast as it may over 1h and over 5m, or 6 times over 6h and over "+
 		"30m. Jobs without an objective are left out.", orFailure),

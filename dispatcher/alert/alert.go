@@ -73,8 +73,9 @@ type AlertConditionsOf struct {
 	LateAfter input.Duration `json:"late_after,omitempty"`
 	// OverrunAfter: an attempt takes longer than this. 0: not watched.
 	OverrunAfter input.Duration `json:"overrun_after,omitempty"`
-	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed.
-	// Disabled and paused jobs are left out. 0: not watched.
+	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed. While no
+	// fire is scheduled for longer than that, as on excluded days, the time does not count. Disabled and paused jobs are
+	// left out. 0: not watched.
 	NoSuccessFor input.Duration `json:"no_success_for,omitempty"`
 	// Objective: the error budget of a job burns so fast that somebody should look; see ObjectiveBurn. Jobs without an objective
 	// are left out.

@@ -29,12 +29,17 @@ type End struct {
 type Facts struct {
 	// Watched is true if fires of the job are expected: the job and its app are enabled, and the job is not paused.
 	Watched bool
+	// Held is true if the job has triggers, and each is disabled or paused.
+	Held bool
 	// ChangedAt is the latest change of the job, its app and the alert.
 	ChangedAt time.Time
 	// LastSuccess is when the last run succeeded; zero if none did recently or, for no_success, within the kept history.
 	LastSuccess time.Time
 	// DeclaredAt is when the job was declared; zero if older runs are not known.
 	DeclaredAt time.Time
+	// Next returns the first scheduled time after an instant, without those that a calendar excludes; ok is false if there
+	// is none. nil: the job has no schedule, or it is not known.
+	Next func(after time.Time) (next time.Time, ok bool)
 	// Late is the earliest fire that has not begun, and LateSince is since when it could begin; zero if there is none.
 	Late      run.Key
 	LateSince time.Time
@@ -182,6 +187,9 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 			from = later
 		}
 	}
+	if facts.Watched && !t.Firing && now.Sub(from) >= most {
+		from = facts.expectedFrom(from, most)
+	}
 	switch {
 	case t.Firing && facts.LastSuccess.After(t.Since):
 		t.MeasuredFrom, t.LookAt = facts.LastSuccess, facts.LastSuccess.Add(most)
@@ -198,6 +206,23 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 	}
 	t.MeasuredFrom, t.LookAt = from, now.Add(lookLater)
 	return t, &Observation{Met: 1, At: from.Add(most), LateBy: now.Sub(from), Error: facts.sinceSuccess()}
+}
+
+// expectedFrom returns since when a success is missing, if the last one was at from. While no fire is scheduled for longer
+// than most, such as over a weekend or on excluded days, none can come: time then counts from one interval before the next
+// fire, as if the one before had succeeded.
+func (f Facts) expectedFrom(from time.Time, most time.Duration) time.Time {
+	if f.Next == nil {
+		return from
+	}
+	first, ok := f.Next(from.Add(-time.Millisecond)) // from may be a scheduled time, as this returns it
+	if !ok || first.Sub(from) <= most {
+		return from
+	}
+	if second, ok := f.Next(first); ok && second.Sub(first) <= most {
+		return first.Add(first.Sub(second))
+	}
+	return first
 }
 
 // sinceSuccess describes since when no run succeeded, after the name of the job.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -145,4 +146,41 @@ func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error)
 		names[run] = byID[id]
 	}
 	return names, err
+}
+
+// NextFires returns how to find the next scheduled time of a job, as alert.Facts.Next, and whether a pause or a switch of
+// each of its triggers keeps all of them from firing.
+func (s *Store) NextFires(ctx context.Context, j *Judgement, job *JudgedJob) (
+	next func(after time.Time) (time.Time, bool), held bool, err error,
+) {
+	read, err := s.readJob(ctx, j, job.App, job.Name, "")
+	if err != nil || read.Err != nil {
+		return nil, false, err
+	}
+	_, calendars, err := calendarsOf(ctx, j, job.App, read.Job)
+	if err != nil {
+		return nil, false, err
+	}
+	var schedules []*schedule.Schedule
+	for name, t := range read.Triggers {
+		if !t.Enabled || t.Paused {
+			continue
+		}
+		parsed, err := t.Parse(read.Identity(name), t.AnchorAt, calendars)
+		if err != nil {
+			return nil, false, nil //nolint:nilerr // the trigger shows it, and the time counts as without a schedule
+		}
+		if _, delayed := parsed.FixedDelay(); delayed {
+			return nil, false, nil // its next fire depends on the end of a run
+		}
+		schedules = append(schedules, parsed)
+	}
+	return func(after time.Time) (first time.Time, ok bool) {
+		for _, s := range schedules {
+			if next, fires := s.Next(after); fires && (!ok || next.Before(first)) {
+				first, ok = next, true
+			}
+		}
+		return first, ok
+	}, len(read.Triggers) > 0 && len(schedules) == 0, nil
 }

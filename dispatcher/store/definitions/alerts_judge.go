@@ -20,7 +20,7 @@ import (
 // JudgedJob is the part of a job that its alerts use.
 type JudgedJob struct {
 	ID, AppID int64
-	App, name string
+	App, Name string
 
 	guidance
 
@@ -105,7 +105,7 @@ func (j *Judgement) lockJobs(ctx context.Context, ids []int64) error {
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	all, err := db.ReadRows(ctx, j, func(job *JudgedJob) []any {
-		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.name, &job.description, &job.runbookURL, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
+		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.Name, &job.description, &job.runbookURL, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
 			&job.Watched, db.InstantColumn(&job.ChangedAt), db.OptionalColumn(&job.DeclaredAt), &job.LateAfter, &job.objective}
 	}, read, append([]any{j.At.UnixMilli()}, j.Batch(ids)...)...)
 	for i := range all {
@@ -133,7 +133,7 @@ func (j *Judgement) readAlerts(ctx context.Context) error {
 		for i, alert := range all {
 			plain[i] = alert.Alert
 		}
-		for _, applies := range alert.Of(plain, job.name, job.Labels) {
+		for _, applies := range alert.Of(plain, job.Name, job.Labels) {
 			i := slices.IndexFunc(all, func(a *storedAlert) bool { return a.Name == applies.Name })
 			job.Alerts = append(job.Alerts, all[i])
 		}

@@ -93,7 +93,7 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 			return err
 		}
 		apps, at, ids = append(apps, m.job.AppID), append(at, m.At.UnixMilli()), append(ids, m.id)
-		alerts, jobs, events = append(alerts, m.alert.Name), append(jobs, m.job.name), append(events, dispatch.Storable(string(encoded)))
+		alerts, jobs, events = append(alerts, m.alert.Name), append(jobs, m.job.Name), append(events, dispatch.Storable(string(encoded)))
 	}
 	// From $1 on: eventWritten
 	put := j.Rows(0, 1, "", eventWritten...) + ` INSERT INTO alert_events (app_id, at, id, alert, job, event)
@@ -105,7 +105,7 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 func (m madeTransition) delivery(d details) (dispatch.QueuedRun, error) {
 	seen := m.Observation
 	n := target.AlertNotification{
-		App: m.job.App, Alert: m.alert.Name, Job: m.job.name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
+		App: m.job.App, Alert: m.alert.Name, Job: m.job.Name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
 		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
 		Response: d.responses[seen.Run], LastSuccess: optional(d.successes[m.job.ID].At), DeclaredAt: optional(d.successes[m.job.ID].DeclaredAt),
 		Description: m.alert.Description, JobDescription: m.job.description, RunbookURL: m.job.runbookURL, Labels: m.job.Labels,

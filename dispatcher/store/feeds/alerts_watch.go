@@ -110,6 +110,9 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 		if err != nil {
 			return err
 		}
+		if err := s.addFires(ctx, j, facts, ids); err != nil {
+			return err
+		}
 		for _, id := range ids {
 			lookAtTrack(j, id, facts)
 		}
@@ -136,7 +139,7 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 	}
 	job, alert := j.Jobs[track.JobID], j.Alerts[track.AlertID]
 	known := facts[track.JobID]
-	known.Watched = job.Watched
+	known.Watched = job.Watched && !known.Held
 	if job.ChangedAt.After(known.ChangedAt) {
 		known.ChangedAt = job.ChangedAt
 	}
@@ -235,6 +238,23 @@ func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]al
 		facts[measured.ID] = one
 	}
 	return err
+}
+
+// addFires adds the schedules of jobs to their facts, if a success is missing.
+func (s *Store) addFires(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) (err error) {
+	for _, id := range ids {
+		track, known := j.Tracks[id]
+		job := j.Jobs[track.JobID]
+		if !known || track.Condition != target.AlertNoSuccess || track.Firing || job == nil || job.Deleted || !job.Watched {
+			continue
+		}
+		one := facts[job.ID]
+		if one.Next, one.Held, err = s.definitions.NextFires(ctx, j, job); err != nil {
+			return fmt.Errorf("read the schedule of job %s of app %s: %w", input.Echo(job.Name), job.App, err)
+		}
+		facts[job.ID] = one
+	}
+	return nil
 }
 
 // pausesLookedAt is how many of the latest ended pauses of an app are searched for one that held a job.

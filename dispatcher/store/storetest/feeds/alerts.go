@@ -37,6 +37,7 @@ func alertTests() tests {
 		"runs that wait for their host are notified as late":                    testAlertLateForHost,
 		"runs that take too long are notified":                                  testAlertOverrun,
 		"a job without success for too long is notified":                        testAlertNoSuccess,
+		"excluded fires do not count as time without success":                   testAlertNoSuccessExcluded,
 		"a disabled or paused job is not expected to succeed":                   testAlertNoSuccessOfPaused,
 		"a muted alert notifies firing conditions when the mute ends":           testAlertMute,
 		"an acknowledged alert is notified again when its acknowledgement ends": testAlertAcknowledgement,
@@ -409,6 +410,24 @@ func testAlertNoSuccessOfPaused(_ *testing.T, f *wing) {
 	f.Expect("notifications in time", f.watch(fixture.T0.Add(81*time.Minute)), 1)
 	f.Expect("what is said", f.notifications("night")[0].Title(), "Job shop/sync has never succeeded since it was declared at "+
 		input.FormatInstant(fixture.T0))
+}
+
+// A day that the calendar of a job excludes, and the pause of its only trigger, do not count as time without success.
+func testAlertNoSuccessExcluded(_ *testing.T, f *wing) {
+	f.DeclareCalendar(fixture.Closed("2026-05-02"), fixture.T0)
+	f.Careful("mail")
+	f.Watched("held", nil)
+	_, err := f.PauseJob(f.Context(), "shop", "held", "tick", true, fixture.At(fixture.T0))
+	f.Must(err)
+	a := fixture.Pager("night")
+	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
+	day := fixture.T0.Add(14 * time.Hour)
+	f.DeclareAlert(a, day.Add(-time.Second))
+	for _, after := range []time.Duration{10 * time.Minute, 23 * time.Hour, 24*time.Hour + 8*time.Minute} {
+		f.Expect("notifications before a success is missing", f.watch(day.Add(after)), 0)
+	}
+	f.Expect("notifications ten minutes after the last fire that was not due", f.watch(day.Add(24*time.Hour+9*time.Minute)), 1)
+	f.Expect("what is told", f.told("night"), "mail no_success firing")
 }
 
 func testAlertTest(t *testing.T, f *wing) {
