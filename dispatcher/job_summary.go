@@ -99,6 +99,8 @@ type Census struct {
 	Oldest  time.Time
 	// TokenExpiry is when the first API token expires, without those expired for over a day; zero if there is none.
 	TokenExpiry time.Time
+	// Blocked counts slots that block their jobs; see view.Blockage.
+	Blocked int
 	// Forgotten counts pauses of apps, jobs and triggers that are older than ForgottenAfter and have no end.
 	Forgotten int
 	// SilentGroups counts endpoint groups that enabled jobs call and that have no endpoint for them.

@@ -83,7 +83,9 @@ func TestUnhealthyNodeDoesNotLookActive(t *testing.T) {
 	if !strings.Contains(text, "silent for 57 s") {
 		t.Errorf("the page does not say for how long a node is silent: %s", text)
 	}
-	for name, want := range map[string]string{"skewed": "clock", "quiet": "silent", "expired": "expired", "late": "late", "busy": "saturated", "well": "active"} {
+	for name, want := range map[string]string{
+		"skewed": "clock", "quiet": "silent", "expired": "expired", "late": "late", "busy": "saturated", "well": "active",
+	} {
 		if found := regexp.MustCompile(`>` + name + `<br>.*?data-state="([a-z]+)"`).FindStringSubmatch(text); found == nil || found[1] != want {
 			t.Errorf("node %s is shown as %q, want %s", name, found, want)
 		}

@@ -71,6 +71,7 @@ func attentionCounts(a view.Attention) []attentionCount {
 	add("nodes", len(a.Nodes)+a.MoreNodes, false)
 	add("alerts", len(a.Alerts.Items), a.Alerts.More)
 	add("circuits", len(a.Circuits.Items), a.Circuits.More)
+	add("blocked", len(a.Blocked.Items), a.Blocked.More)
 	add("overdue", len(a.Overdue.Items), a.Overdue.More)
 	add("quarantined", len(a.Quarantined.Items), a.Quarantined.More)
 	add("failed", len(a.Failed.Items), a.Failed.More)

@@ -98,6 +98,9 @@ func showJob(v *visit) (content, error) {
 		page.Health.Failure = attempted(v, *f)
 	}
 	page.addDetails(v)
+	if page.Slots != nil {
+		page.Health.Blocked = blockedBy(page.Slots.Value.Items, page.Runs.Value.Items, v.Now)
+	}
 	return content{Title: v.Texts.Text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
 }
 
@@ -282,6 +285,8 @@ type jobHealth struct {
 	Alerts kit.Part[client.List[alert.State]]
 	// Wait is the host for which runs of the job wait, nil if they wait for none.
 	Wait *hostWait
+	// Blocked is the slot for which the fires of the job wait or are skipped; nil if they run.
+	Blocked *dispatcher.Slot
 	// Latest is the run with a result that was scheduled last: it is over, or an attempt failed.
 	Latest *run.Run
 	// Failure is the latest failure, and Success the latest run that succeeded, nil if the latest runs have none.
@@ -350,6 +355,37 @@ func healthOf(runs []run.Run) jobHealth {
 	return h
 }
 
+// blockedBy returns the slot that keeps the latest runs, the latest first, from running; nil: none. The attention page
+// has the same rule; see view.BlockedAfter.
+func blockedBy(slots []dispatcher.Slot, runs []run.Run, now time.Time) *dispatcher.Slot {
+	if len(slots) == 0 || slots[0].Endpoint != "" {
+		return nil
+	}
+	slot, longest, skipped, waits := &slots[0], time.Duration(0), 0, false
+	holder, err := run.ParseKey(slot.Run)
+	if err != nil {
+		return nil
+	}
+	for _, r := range runs {
+		switch {
+		case !r.ScheduledAt.After(holder.ScheduledAt):
+			if r.StartedAt != nil && r.EndedAt != nil {
+				longest = max(longest, r.EndedAt.Sub(*r.StartedAt))
+			}
+		case r.Attempt > 0:
+			return nil // it has another slot
+		case r.State == run.Skipped:
+			skipped++
+		case r.State == run.Queued:
+			waits = waits || now.Sub(r.ScheduledAt) >= view.BlockedAfter
+		}
+	}
+	if held := now.Sub(slot.Since); held < view.BlockedAfter || held <= view.BlockedTimes*longest || skipped < view.BlockedSkips && !waits {
+		return nil
+	}
+	return slot
+}
+
 func (h *jobHealth) wait(run *run.Run) {
 	if h.Wait == nil {
 		h.Wait = &hostWait{Host: run.WaitsFor, ProbeAt: run.ProbeAt}
@@ -361,5 +397,5 @@ func (h *jobHealth) wait(run *run.Run) {
 }
 
 func (h jobHealth) Wrong() bool {
-	return !h.FailingSince.IsZero() || h.Wait != nil || len(h.Alerts.Value.Items) > 0 || h.Alerts.Problem != ""
+	return h.Blocked != nil || !h.FailingSince.IsZero() || h.Wait != nil || len(h.Alerts.Value.Items) > 0 || h.Alerts.Problem != ""
 }

@@ -129,6 +129,9 @@ func watchedAttention(n int) view.Attention {
 			return dispatcher.Misfire{App: "billing", Job: "invoices", Trigger: name, From: fixedAt, To: later, Count: 3,
 				Decision: dispatcher.DecisionSkip, Reason: hostile}
 		}),
+		Blocked: newest(n, func(name string) view.Blockage {
+			return view.Blockage{App: "billing", Job: name, Run: "r-" + name, Since: fixedAt, Ended: true, Skipped: 7, WaitsSince: &fixedAt}
+		}),
 		Overdue: newest(n, func(name string) view.OverdueTrigger {
 			return view.OverdueTrigger{App: "billing", Job: "invoices", Trigger: name, NextFireTime: fixedAt, DueAt: fixedAt,
 				Overdue: input.Duration(time.Minute)}

@@ -104,7 +104,8 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 			"last minute.", m.usage.mean},
 		{"carillon_circuits_open", "Hosts, each of one app, at which some jobs have to wait because they failed too often in a row.",
 			func() float64 { return float64(e.hosts.openCircuits(time.Now())) }},
-		{"carillon_live_nodes", "Active nodes, at the latest heartbeat of this node.", count(func() int { live, _ := e.fleet.Live(); return live })},
+		{"carillon_live_nodes", "Active nodes, at the latest heartbeat of this node.",
+			count(func() int { live, _ := e.fleet.Live(); return live })},
 		{"carillon_silent_nodes", "Active nodes without a heartbeat for three intervals, at the latest heartbeat of this node. They do not " +
 			"count as dead yet.", count(func() int { _, silent := e.fleet.Live(); return silent })},
 		{"carillon_clock_offset_seconds", "How far the node's wall clock is ahead of the database's.",

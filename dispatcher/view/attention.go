@@ -33,6 +33,8 @@ type Attention struct {
 	Objectives Newest[dispatcher.ObjectiveStatus] `json:"objectives"`
 	// Circuits are hosts with an open circuit that runs wait for.
 	Circuits Newest[OpenCircuit] `json:"circuits"`
+	// Blocked are jobs whose fires do not run, because a run has had their slot for unusually long; the longest first.
+	Blocked Newest[Blockage] `json:"blocked"`
 	// Groups are endpoint groups without an endpoint for the jobs that call them.
 	Groups Newest[SilentGroup] `json:"groups"`
 	// Credentials are jobs that failed in AttentionSpan before At because of a secret, the latest first.
@@ -123,6 +125,34 @@ type OpenCircuit struct {
 	// ProbeAt is when the next request goes there, as a probe.
 	ProbeAt time.Time `json:"probe_at"`
 }
+
+// Blockage is a job whose later fires only wait or are skipped, because a run has had its slot for unusually long.
+type Blockage struct {
+	App string `json:"app" schema:"Name"`
+	Job string `json:"job" schema:"JobOrDelivery"`
+	// Run has the slot, and Since is when it got it.
+	Run string `json:"run" schema:"RunID"`
+	// When the run got the slot.
+	Since time.Time `json:"since"`
+	// Node makes an attempt of the run; nil if none does.
+	Node *run.NodeID `json:"node,omitempty"`
+	// Ended is true if the run has ended, and only its slot was left. An operator can release it.
+	Ended bool `json:"ended,omitempty"`
+	// WaitsSince is when the first run that waits for the slot was scheduled; nil if none waits.
+	WaitsSince *time.Time `json:"waits_since,omitempty"`
+	// Skipped counts the later fires that were skipped, 1000 at most.
+	Skipped int `json:"skipped"`
+}
+
+// A run has a slot for unusually long after BlockedAfter, so that short jobs do not come and go here, and after
+// BlockedTimes the longest of the BlockedRuns latest runs of its job: a job that takes hours may skip fires for hours.
+// A single fire in between may be skipped at any time, so BlockedSkips must be, or a run must wait for BlockedAfter.
+const (
+	BlockedAfter = 10 * time.Minute
+	BlockedTimes = 3
+	BlockedRuns  = 20
+	BlockedSkips = 3
+)
 
 // NodeAttention is a node with a problem.
 type NodeAttention struct {

@@ -217,9 +217,11 @@ func Tone(state string) string {
 	switch state {
 	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "closed", "met", "valid":
 		return "good"
-	case "failed", "timed_out", "lost", "error", "dead", "down", "firing", "refused", "open", "breached", "quarantined", "expired", "missing":
+	case "failed", "timed_out", "lost", "error", "dead", "down", "firing", "refused", "open", "breached", "quarantined", "expired",
+		"missing", "blocked":
 		return "bad"
-	case "retrying", "late", "misfire", "suspect", "overdue", "at_risk", "saturated", "silent", "clock", "certificate", "zones", "old_zones", "rollback", "missed", "half_open":
+	case "retrying", "late", "misfire", "suspect", "overdue", "at_risk", "saturated", "silent", "clock", "certificate",
+		"zones", "old_zones", "rollback", "missed", "half_open":
 		return "warn"
 	case "running", "claimed", "queued", "waiting_callback", "waiting_shards", "draining", "cancelling", "pending", "live":
 		return "busy"

@@ -110,7 +110,7 @@ type censusGauges struct {
 	chores                                                         *Chores
 	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
 	forgotten, silentGroups, certificateExpiry, retentionBehind    *prometheus.Desc
-	setAside                                                       *prometheus.Desc
+	setAside, blocked                                              *prometheus.Desc
 }
 
 func newCensusGauges(c *Chores) *censusGauges {
@@ -127,6 +127,8 @@ func newCensusGauges(c *Chores) *censusGauges {
 		overdueAge: gauge("carillon_overdue_age_seconds", "How long the oldest of carillon_overdue_fires has been due; 0 if there is none."),
 		tokenExpiry: gauge("carillon_token_expiry_timestamp_seconds",
 			"When the next API token expires, or one expired within a day, in Unix seconds; absent if no token expires."),
+		blocked: gauge("carillon_blocked_jobs",
+			"Slots of jobs that a run has had for unusually long, while later fires only wait or are skipped, 100,000 at most."),
 		forgotten: gauge("carillon_forgotten_pauses",
 			"Pauses of apps, jobs and triggers that have lasted for more than 7 days and have no end, 300,000 at most."),
 		silentGroups: gauge("carillon_groups_without_endpoint",
@@ -143,7 +145,7 @@ func newCensusGauges(c *Chores) *censusGauges {
 // Describe sends the descriptions of the metrics.
 func (g *censusGauges) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead,
-		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind, g.setAside} {
+		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind, g.setAside, g.blocked} {
 		to <- one
 	}
 }
@@ -177,6 +179,7 @@ func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
 		age = now.Sub(found.Oldest).Seconds()
 	}
 	send(g.overdueAge, age)
+	send(g.blocked, float64(found.Blocked))
 	send(g.forgotten, float64(found.Forgotten))
 	send(g.silentGroups, float64(found.SilentGroups))
 	send(g.retentionBehind, found.RetentionBehind.Seconds())

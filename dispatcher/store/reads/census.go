@@ -144,6 +144,13 @@ const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1
 
 // censusCauses counts further causes for attention.
 func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
+	// $1 now, $2 since when a slot must be taken, $3 limit
+	blocked, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+blockedJobs+` LIMIT $3) AS b`,
+		now.UnixMilli(), now.Add(-view.BlockedAfter).UnixMilli(), limit)
+	if err != nil {
+		return fmt.Errorf("count blocked jobs: %w", err)
+	}
+	c.Blocked = int(blocked)
 	// $1 now, $2 limit
 	silent, _, err := db.First(ctx, s.db.Read, db.ScanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`,
 		now.UnixMilli(),

@@ -37,7 +37,8 @@ func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (vi
 	}{
 		{"runs that failed", l.failed}, {"misfires", l.misfires}, {"overdue triggers", l.overdue},
 		{"triggers in error", l.quarantined}, {"pauses", l.pauses}, {"alerts that fire", l.alerts},
-		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"ends that were set aside", l.setAside},
+		{"objectives in danger", l.objectives}, {"open circuits", l.circuits},
+		{"blocked jobs", l.blocked}, {"ends that were set aside", l.setAside},
 		{"groups without endpoints", l.silent}, {"secrets that fail", l.credentials}, {"certificates that end", l.certificates},
 		{"history that should be gone", l.retention}, {"nodes", l.nodes},
 	} {

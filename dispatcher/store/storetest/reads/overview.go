@@ -28,6 +28,7 @@ func overviewTests() tests {
 		"an overview of an app shows only that app":                testAttentionOfApp,
 		"an overview shows budgets that burn":                      testAttentionObjectives,
 		"an overview distinguishes nodes that left from dead ones": testAttentionNodes,
+		"an overview lists jobs that a slot blocks":                testAttentionBlocked,
 		"an overview lists triggers that are to fire":              testUpcomingTriggers,
 		"an overview names groups without an endpoint":             testSilentGroups,
 		"an overview names secrets that fail":                      testCredentialFailures,

@@ -133,6 +133,46 @@ func testAttentionObjectives(_ *testing.T, f *wing) {
 	f.Expect("when it no longer burns", strings.Contains(f.attention(fixture.Minutes(57), "shop"), "budget"), false)
 }
 
+// A run takes seven minutes, and the next one hangs: its node is alive and makes the attempt. The slot is taken by the
+// clock of the database.
+func testAttentionBlocked(t *testing.T, f *wing) {
+	job := f.PutEvery("tick", time.Minute)
+	job.ConcurrencyPolicy = run.ConcurrencyForbid
+	f.Put(job, fixture.T0)
+	first := f.ClaimNext(fixture.Token1)
+	o := fixture.Outcome(first.ScheduledAt)
+	o.EndedAt = first.ScheduledAt.Add(7 * time.Minute)
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(first, o)}))
+	hangs := f.ClaimNext(fixture.Token1 + 1)
+	f.Expect("the second takes the slot", f.AcquireSlots(hangs), []int{2})
+	taken, err := f.Slots(t.Context(), "shop", "tick")
+	f.Must(err)
+	since := taken[0].Since
+	blocked := func(what string, after time.Duration, want string) {
+		t.Helper()
+		a, err := f.Attention(t.Context(), []string{"shop"}, since.Add(after))
+		f.Must(err)
+		got := ""
+		for _, b := range a.Blocked.Items {
+			got += fmt.Sprintf("%s/%s by %s, ended %v, %d skipped", b.App, b.Job, b.Run, b.Ended, b.Skipped)
+		}
+		f.Expect(what, got, want)
+	}
+	for i := range 3 {
+		blocked("before three fires were skipped", time.Hour, "")
+		f.Expect("a later fire", f.AcquireSlots(f.ClaimNext(fixture.Token1+2+run.Token(i))), []int{})
+	}
+	blocked("within three times the longest run", 21*time.Minute, "")
+	blocked("after that", 21*time.Minute+time.Second, "shop/tick by "+hangs.String()+", ended false, 3 skipped")
+	census, err := f.Census(t.Context(), time.Now(), 100)
+	f.Must(err)
+	f.Expect("counted by the clock, which is too early", census.Blocked, 0)
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(hangs, fixture.Outcome(hangs.ScheduledAt))}))
+	f.Must(f.ReleaseSlots(t.Context(), []run.HeldRun{hangs}))
+	f.AcquireSlots(f.ClaimNext(fixture.Token2))
+	blocked("once it has ended", time.Hour, "")
+}
+
 func testAttentionNodes(t *testing.T, f *wing) {
 	report := dispatcher.NodeReport{Lag: input.Duration(2 * time.Second), ClockOffset: input.Duration(-time.Second)}
 	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))
