@@ -29,8 +29,8 @@ import (
 type Options struct {
 	// Server is the response of /version, apart from the time zone data.
 	Server dispatcher.ServerVersion
-	// Ready returns an error if the engine is not ready; nil: only the database is checked. The error is logged, never
-	// sent.
+	// Ready returns an error if the engine is not ready; nil: only the database is checked. The error is logged, and only
+	// an *input.Problem is sent.
 	Ready func(ctx context.Context) error
 	// Metrics are served by /metrics; may be nil.
 	Metrics prometheus.Gatherer

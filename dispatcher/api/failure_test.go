@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -79,6 +80,16 @@ func TestReadinessIncludesTheEngine(t *testing.T) {
 	got.refused(http.StatusServiceUnavailable, " unavailable")
 	if strings.Contains(got.Body.String(), "hunter2") {
 		t.Errorf("the cause is in the response: %s", got.Body)
+	}
+}
+
+func TestReadinessNamesACauseThatIsMeantForUsers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Ready: func(context.Context) error { return input.Refuse(input.CodeUnavailable, "the disk is full") }})
+	got := w.do("GET", "/readyz", "", "Authorization:")
+	got.refused(http.StatusServiceUnavailable, " unavailable")
+	if !strings.Contains(got.Body.String(), "the disk is full") {
+		t.Errorf("the cause is not in the response: %s", got.Body)
 	}
 }
 

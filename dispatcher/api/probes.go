@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ func (a *API) ready(r *request) (response, error) {
 	}
 	if err := a.opts.Ready(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.ID, "err", err)
+		if shown, is := errors.AsType[*input.Problem](err); is {
+			return response{}, shown
+		}
 		return response{}, input.Refuse(input.CodeUnavailable, "the engine is not ready")
 	}
 	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil

@@ -229,6 +229,9 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
+// HeartbeatFailure returns why the latest heartbeat did not reach the database; nil if it did.
+func (e *Engine) HeartbeatFailure() error { return e.fleet.Failure() }
+
 // Node returns the node's id, 0 before it is registered.
 func (e *Engine) Node() run.NodeID { return e.fleet.ID() }
 

@@ -43,7 +43,7 @@ func (e *Engine) heartbeatLoop(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if reached, first := e.fleet.HeartbeatFailed(); first {
+		if reached, first := e.fleet.HeartbeatFailed(err); first {
 			e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", reached, "err", err)
 		}
 		return err

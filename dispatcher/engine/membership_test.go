@@ -81,11 +81,11 @@ func TestOutageOfTheDatabaseIsRecorded(t *testing.T) {
 		}
 	}
 	beat(1)
-	r.fleet.HeartbeatFailed()
+	r.fleet.HeartbeatFailed(errors.New("no connection"))
 	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil {
 		t.Fatal(err)
 	}
-	r.fleet.HeartbeatFailed()
+	r.fleet.HeartbeatFailed(errors.New("no connection"))
 	beat(9)
 	beat(10)
 	history, err := r.store.AppHistory(t.Context(), "app", time.Time{}, time.Time{})

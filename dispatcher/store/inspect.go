@@ -110,7 +110,7 @@ func (i *Inspection) Rights(ctx context.Context) error {
 				return fmt.Errorf("write to %s: %w", file, err)
 			}
 		}
-		return nil
+		return writeProbe(dir)
 	}
 	// Making a table and rolling it back is more reliable than a list of privileges.
 	tx, err := i.db.BeginTx(ctx, nil)
@@ -137,6 +137,28 @@ func (i *Inspection) Rights(ctx context.Context) error {
 	}
 	return nil
 }
+
+// writeProbe writes a small file and removes it: a full disk refuses that, and a node would not get on.
+func writeProbe(dir string) error {
+	file, err := os.CreateTemp(dir, ".carillon-probe-")
+	if err == nil {
+		_, err = file.Write(make([]byte, probeBytes))
+		err = errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
+	}
+	var disk unix.Statfs_t
+	switch {
+	case err == nil:
+		return nil
+	case unix.Statfs(dir, &disk) != nil:
+		return fmt.Errorf("write to directory %s: %w", dir, err)
+	default:
+		free := uint64(disk.Bavail) * uint64(disk.Bsize) //nolint:gosec,unconvert // the types differ by platform
+		return fmt.Errorf("write to directory %s, in which %d bytes are free: %w", dir, free, err)
+	}
+}
+
+// probeBytes is about what a transaction of a node writes.
+const probeBytes = 64 << 10
 
 // foreignTables lists the tables of Carillon, except the days of the ledger, that another role owns.
 const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner) || ')' FROM pg_class AS c

@@ -45,8 +45,8 @@ type Fleet struct {
 
 // outage is what a node knows of a time in which it cannot reach the database.
 type outage struct {
-	failing bool      // the latest heartbeat did not reach it
-	from    time.Time // when the latest before those that did not was sent, by the database's clock; zero: all did
+	why  error     // the latest heartbeat did not reach it; nil: it did
+	from time.Time // when the latest before those that did not was sent, by the database's clock; zero: all did
 }
 
 // formerRoster is a recent roster. The node still fires its share in it, because other nodes may not know their new
@@ -90,7 +90,7 @@ func (f *Fleet) Joined(id run.NodeID, state dispatcher.NodeState, sent time.Time
 	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
 	f.roster, f.former = newRoster(nil, f.drain), nil
 	f.shared++
-	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.outage.failing = 0, clocksAt(sent), time.Time{}, false
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.outage.why = 0, clocksAt(sent), time.Time{}, nil
 	f.leaseFrom, f.counted = f.lastHeartbeat, f.lastHeartbeat
 	f.held = func() bool { return f.Holds(id) }
 }
@@ -149,7 +149,7 @@ func (f *Fleet) Heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	case at.since(f.counted) >= f.countAfter:
 		f.onTime, f.counted = f.onTime+1, at
 	}
-	f.lastHeartbeat, f.heartbeatAt, f.outage.failing = at, b.At, false
+	f.lastHeartbeat, f.heartbeatAt, f.outage.why = at, b.At, nil
 	return activated, moved
 }
 
@@ -225,13 +225,13 @@ func whenPassed(since reading, d time.Duration, now func() reading, end func()) 
 	}
 }
 
-// HeartbeatFailed notes that a heartbeat did not reach the database. It returns when the latest one did, by its clock,
+// HeartbeatFailed notes why a heartbeat did not reach the database. It returns when the latest one did, by its clock,
 // and whether the one before did.
-func (f *Fleet) HeartbeatFailed() (reached time.Time, first bool) {
+func (f *Fleet) HeartbeatFailed(why error) (reached time.Time, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first = !f.outage.failing
-	f.outage = outage{true, cmp.Or(f.outage.from, f.heartbeatAt)}
+	first = f.outage.why == nil
+	f.outage = outage{why, cmp.Or(f.outage.from, f.heartbeatAt)}
 	return f.outage.from, first
 }
 
@@ -243,10 +243,11 @@ func (f *Fleet) EndOutage() (from time.Time) {
 	return from
 }
 
-func (f *Fleet) lost() bool {
+// Failure returns why the latest heartbeat did not reach the database; nil if it did.
+func (f *Fleet) Failure() error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.outage.failing
+	return f.outage.why
 }
 
 // Live returns how many nodes were active at the latest heartbeat of this one, and how many of them were silent.
@@ -264,7 +265,7 @@ const heartbeatPatience = 10 * time.Second
 func (f *Fleet) Reachable(interval time.Duration) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return !f.outage.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
+	return f.outage.why == nil && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
 }
 
 // Reached returns the time of the last heartbeat that reached the database, by the clock of this machine; zero: none
@@ -422,7 +423,7 @@ func (l Log) Failed(ctx context.Context, step string, err error) {
 	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
 	if err != nil && !cutOff {
 		level := slog.LevelError
-		if l.Fleet.lost() {
+		if l.Fleet.Failure() != nil {
 			level = slog.LevelDebug
 		}
 		l.Log(ctx, level, "step failed", "step", step, "node", l.Fleet.ID().String(), "err", err)

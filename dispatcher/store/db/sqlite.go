@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
 	driver "modernc.org/sqlite" // registers the driver "sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -143,6 +144,15 @@ func (s *SQLite) OfData(err error) bool {
 		return false
 	}
 	return !connectionLost(err)
+}
+
+// DiskFull reports whether an error means that the disk of the database is full.
+func DiskFull(err error) bool {
+	if refused, is := errors.AsType[*pgconn.PgError](err); is {
+		return refused.Code == "53100" // disk_full
+	}
+	e, is := errors.AsType[*driver.Error](err)
+	return is && e.Code()&0xff == lib.SQLITE_FULL || errors.Is(err, unix.ENOSPC)
 }
 
 func (s *SQLite) Single() bool { return !s.shared }

@@ -78,7 +78,8 @@ func (e *examination) skip(check, why string) { e.add(check, HealthSkip, "not ch
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// Examine checks the needs of a node with these flags, in the way that the node would use them. It changes nothing.
+// Examine checks the needs of a node with these flags, in the way that the node would use them. It changes
+// nothing, but for a small file that it writes next to an SQLite database and removes.
 func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Finding {
 	e := &examination{Flags: s, DoctorFlags: d, variables: v}
 	for _, check := range []struct {

@@ -81,8 +81,12 @@ func (e *examination) databaseAction(err error) string {
 func (e *examination) checkRights(ctx context.Context, check string) {
 	err := e.database.Rights(ctx)
 	switch {
+	case db.DiskFull(err) && isPostgres(e.Database):
+		e.fail(check, err, "enlarge the volume of the database, or free space on it")
 	case err != nil && isPostgres(e.Database):
 		e.fail(check, err, "as an administrator: ALTER DATABASE ... OWNER TO the user, GRANT CREATE ON SCHEMA, or REASSIGN OWNED to it")
+	case db.DiskFull(err):
+		e.fail(check, err, "free space on that disk")
 	case err != nil:
 		e.fail(check, err, "give the file and its directory to the user of the node")
 	default:

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/invoke/identity"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
@@ -218,6 +219,9 @@ func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secur
 		Ready: func(context.Context) error {
 			if ctx.Err() != nil {
 				return errors.New("the node is shutting down")
+			}
+			if db.DiskFull(node.engine.HeartbeatFailure()) {
+				return input.Refuse(input.CodeUnavailable, "the disk of the database is full; free space, and the node goes on by itself")
 			}
 			return node.engine.Ready()
 		},
