@@ -362,10 +362,7 @@ func blockedBy(slots []dispatcher.Slot, runs []run.Run, now time.Time) *dispatch
 		return nil
 	}
 	slot, longest, skipped, waits := &slots[0], time.Duration(0), 0, false
-	holder, err := run.ParseKey(slot.Run)
-	if err != nil {
-		return nil
-	}
+	holder, _ := run.ParseKey(slot.Run) // its scheduled time is all that counts
 	for _, r := range runs {
 		switch {
 		case !r.ScheduledAt.After(holder.ScheduledAt):
