@@ -79,7 +79,7 @@ func (a *API) listMisfires(r *request) (response, error) {
 		if err != nil {
 			return nil, err
 		}
-		return found, verify.AddHolds(r.Context(), a.store, query.App, found)
+		return found, verify.AddHolds(r.Context(), a.store, found)
 	})
 }
 

@@ -107,6 +107,9 @@ func (a *API) getAttention(r *request) (response, error) {
 		return response{}, err
 	}
 	found, err := a.store.Attention(r.Context(), apps, time.Time{})
+	if err == nil {
+		err = verify.AddHolds(r.Context(), a.store, found.Misfires.Items)
+	}
 	return response{body: found}, err
 }
 

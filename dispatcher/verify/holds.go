@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,8 +103,8 @@ func (all holds) during(from, to time.Time) (hold, bool) {
 	return hold{}, false
 }
 
-// AddHolds adds to the reasons of an app's misfires what held their fires, by whom, from when to when and why.
-func AddHolds(ctx context.Context, reader dispatcher.Revisions, app string, misfires []dispatcher.Misfire) error {
+// AddHolds adds to the reasons of misfires what held their fires, by whom, from when to when and why.
+func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispatcher.Misfire) error {
 	if len(misfires) == 0 {
 		return nil
 	}
@@ -115,13 +116,21 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, app string, misf
 		}
 	}
 	slices.Sort(jobs)
-	record, err := reader.AppHistory(ctx, app, since, time.Time{})
+	histories, err := reader.TriggerHistories(ctx, since, slices.Compact(jobs)...)
 	if err != nil {
 		return err
 	}
-	histories, err := reader.TriggerHistories(ctx, since, slices.Compact(jobs)...)
+	apps := map[string]dispatcher.AppHistory{}
 	for i := range misfires {
 		m := &misfires[i]
+		record, known := apps[m.App]
+		if !known {
+			// Of a deleted app, only what held its triggers is known.
+			if record, err = reader.AppHistory(ctx, m.App, since, time.Time{}); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+				return err
+			}
+			apps[m.App] = record
+		}
 		of := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.ID == m.TriggerID })
 		if of < 0 {
 			continue
@@ -133,7 +142,7 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, app string, misf
 		held, _ := holdsOf(&histories[of], &record, pauses).during(m.From, m.To)
 		m.Reason = held.before(m.Reason)
 	}
-	return err
+	return nil
 }
 
 // addHolds adds the steps of what held the trigger at the time, apart from changes of its definition.

@@ -195,6 +195,9 @@ func TestNextMergesTheFiresOfAllJobsAndMarksHeldOnes(t *testing.T) {
 	if !strings.HasPrefix(table, "Europe/Berlin") || !strings.Contains(table, "the job is paused") {
 		t.Errorf("table:\n%s", table)
 	}
+	if _, errs, code := carillon(t, env, "next", "billing/nosuch"); code != exitMissing || !strings.Contains(errs, "billing/nosuch") {
+		t.Errorf("an unknown job: exit %d, %s", code, errs)
+	}
 	if _, errs, code := carillon(t, env, "next", "nosuch"); code != exitMissing {
 		t.Errorf("next of an app that does not exist: exit %d, want %d\n%s", code, exitMissing, errs)
 	}

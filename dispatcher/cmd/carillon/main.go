@@ -61,7 +61,7 @@ type lookCommands struct {
 	Statistic statisticsCommand `cmd:"" group:"look" name:"statistics" help:"Count the runs and misfires of each day." example:"carillon statistics billing --since 168h"`
 	Misfire   misfireCommand    `cmd:"" group:"look" help:"List what became of missed fires."`
 	Dead      deadLetterCommand `cmd:"" group:"look" name:"dead-letter" help:"List runs that failed for good, and retry them."`
-	Next      nextCommand       `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
+	Next      nextCommand       `cmd:"" group:"look" help:"List what an app or a job fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
 	Tail      tailCommand       `cmd:"" group:"look" help:"Show each attempt and misfire as it happens." example:"carillon tail billing/invoices"`
 	Explain   explainCommand    `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
 	Verify    verifyCommand     `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`

@@ -19,7 +19,7 @@ import (
 type nextCommand struct {
 	apiFlags
 	outputFlags
-	App      string         `arg:"" help:"Name of the app."`
+	Of       string         `arg:"" name:"app[/job]" help:"The app, such as billing, or a job, such as billing/invoices."`
 	For      input.Duration `default:"12h" help:"How far to look ahead, at most 8760h."`
 	Timezone string         `placeholder:"ZONE" help:"IANA time zone of the times. Default: that of this machine."`
 	Each     int            `default:"10" help:"How many fires of one trigger to list, 1 to 1000; the others are counted."`
@@ -51,11 +51,7 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 	if n.For <= 0 || n.For.Std() > 366*24*time.Hour || n.Each < 1 || n.Each > 1000 {
 		return &usageError{fmt.Errorf("--for %s has to be at most 8760h, and --each %d from 1 to 1000", n.For, n.Each)}
 	}
-	api, err := n.client(ctx)
-	if err != nil {
-		return err
-	}
-	content, err := contentOf(ctx, c, api, n.App)
+	content, err := n.content(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -67,9 +63,29 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 		return []any{u.At.In(zone).Format("Mon 2006-01-02 15:04:05"), u.Job, u.Trigger, u.note(zone)}
 	})
 	if err == nil && len(fires) == 0 && n.Output == outputTable {
-		fmt.Fprintf(c.err, "carillon: app %s fires nothing before %s\n", plain(n.App), now.Add(n.For.Std()).In(zone).Format(time.DateTime))
+		fmt.Fprintf(c.err, "carillon: %s fires nothing before %s\n", plain(n.Of), now.Add(n.For.Std()).In(zone).Format(time.DateTime))
 	}
 	return err
+}
+
+// content reads the app, with all of its jobs or with the named one.
+func (n *nextCommand) content(ctx context.Context, c console) (content tfconfig.Content, err error) {
+	app, job, _, err := cutOf(n.Of, "APP[/JOB]")
+	if err != nil {
+		return content, err
+	}
+	api, err := n.client(ctx)
+	if err == nil {
+		content, err = contentOf(ctx, c, api, app)
+	}
+	if err != nil || job == "" {
+		return content, err
+	}
+	content.Jobs = slices.DeleteFunc(content.Jobs, func(one dispatcher.Job) bool { return one.Name != job })
+	if len(content.Jobs) == 0 {
+		err = dispatcher.NotFound("job", n.Of)
+	}
+	return content, err
 }
 
 // locationOf returns a zone by the data that schedules are computed with.

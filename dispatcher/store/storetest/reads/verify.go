@@ -238,12 +238,15 @@ func testExplainHolds(t *testing.T, f *wing) {
 		}
 	}
 	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
-	f.Must(errors.Join(err, verify.AddHolds(ctx, f.Store, "shop", misfires)))
+	f.Must(errors.Join(err, verify.AddHolds(ctx, f.Store, misfires)))
 	var reasons []string
 	for _, m := range misfires {
 		reasons = append(reasons, m.Reason)
 	}
 	fixture.WantDiff(t, "reasons of misfires", []string{held[11], held[8], held[3]}, reasons)
+	misfires[2].App, misfires[2].Reason = "deleted", "late"
+	f.Must(verify.AddHolds(ctx, f.Store, misfires[2:]))
+	fixture.WantDiff(t, "the reason of a misfire of a deleted app", held[3], misfires[2].Reason)
 	e, err := verify.Explain(ctx, f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "tick", At: fixture.Minutes(3),
 		Now: fixture.Minutes(14)})
 	f.Must(err)
