@@ -29,7 +29,7 @@ func (l *jobListCommand) query() (query dispatcher.JobQuery, job string, err err
 	if err != nil {
 		return query, "", err
 	}
-	query = dispatcher.JobQuery{State: dispatcher.JobState(strings.ToUpper(l.State)), Result: run.State(l.Result), Name: l.Name, Host: l.Host}
+	query = dispatcher.JobQuery{State: dispatcher.JobState(strings.ToLower(l.State)), Result: run.State(l.Result), Name: l.Name, Host: l.Host}
 	if app != "" {
 		query.Apps = []string{app}
 	}
@@ -95,7 +95,7 @@ func stateOfSummary(s dispatcher.JobSummary) stateCell {
 	case s.Paused || s.AppPaused:
 		return "paused"
 	}
-	return stateCell(strings.ToLower(string(s.State)))
+	return stateCell(s.State)
 }
 
 // lastOf says how the latest run ended, or stands, and how long ago that was.
