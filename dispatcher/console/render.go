@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -177,21 +178,21 @@ func (v *visit) frame(name string, shown content) frame {
 		return f
 	}
 	f.Notice = v.takeNotice()
-	f.Signed, f.App = v.token.Name, v.PathValue("app")
+	f.Signed, f.App = v.token.Name, cmp.Or(v.PathValue("app"), shown.App)
 	if name == "search" {
 		f.Search = v.query("q")
 	}
-	f.Menu = v.menu(name, false)
+	f.Menu = v.menu(name, "")
 	if f.App != "" {
-		f.AppMenu = v.menu(name, true)
+		f.AppMenu = v.menu(name, f.App)
 	}
 	return f
 }
 
-// menu returns the links of the menu, or of that of the app.
-func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
+// menu returns the links of the menu, or of that of an app.
+func (v *visit) menu(name, app string) (items []menuItem) {
 	keys := map[string]bool{}
-	for _, s := range v.console.inMenu(ofApp) {
+	for _, s := range v.console.inMenu(app != "") {
 		key := freeKey(s.name, keys) // even of a page that this person does not see: letters are the same for all
 		if !v.permits(s.needs, s.allApps) {
 			continue
@@ -200,11 +201,11 @@ func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
 		switch _, path, _ := strings.Cut(v.Pattern, base); {
 		case s.name == name:
 			item.Current = "page"
-		case s.path != "" && strings.HasPrefix(path, s.path+"/"):
+		case s.path != "" && strings.HasPrefix(path, s.path+"/"), app != "" && s.name == "runs" && strings.HasPrefix(path, runPath):
 			item.Current = "true"
 		}
-		if ofApp {
-			item.Link = v.root() + strings.ReplaceAll(s.path, "{app}", url.PathEscape(v.PathValue("app")))
+		if app != "" {
+			item.Link = v.root() + strings.ReplaceAll(s.path, "{app}", url.PathEscape(app))
 		} else {
 			item.Key = key
 		}

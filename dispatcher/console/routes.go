@@ -41,6 +41,8 @@ type action struct {
 type content struct {
 	// Title is that of the page; empty: the text NAME.title.
 	Title string
+	// App is the app whose menu the page has, if its path names none.
+	App string
 	// Data is the data of the template.
 	Data any
 	// Status is 200 if it is 0.

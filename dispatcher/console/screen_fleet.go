@@ -238,7 +238,12 @@ func indented(raw json.RawMessage) string {
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
 	}
-	return b.String()
+	return shownJSON(b.Bytes())
+}
+
+// shownJSON returns JSON without the escapes for HTML that its encoder adds.
+func shownJSON(raw []byte) string {
+	return strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(raw))
 }
 
 type tokensPage struct {

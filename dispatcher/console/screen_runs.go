@@ -160,7 +160,7 @@ func showRun(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: string(run.Payload)}
+	page := runPage{Run: run, Stages: kit.Stages(run, v.Now), Given: shownJSON(run.Payload)}
 	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
 	page.zones = map[string]string{run.Trigger: page.TimeZone}
 	if of := v.console.opts.TraceURL; of != nil && run.TraceID != "" {
@@ -179,21 +179,21 @@ func showRun(v *visit) (content, error) {
 		page.Log = &log
 	}
 	title := v.Texts.Text("run.title", "job", run.App+"/"+run.Job)
-	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
+	return content{Title: title, App: run.App, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
 
-// addTries adds the attempts; the URL selects the attempt with a complete response, by default the latest.
+// addTries adds the attempts, the latest first; the URL selects the attempt with a complete response, by default the latest.
 func (p *runPage) addTries(v *visit) {
 	full, err := strconv.Atoi(v.query("attempt"))
 	if err != nil && len(p.Attempts) > 0 {
 		full = p.Attempts[len(p.Attempts)-1].Attempt
 	}
-	for _, a := range p.Attempts {
+	for _, a := range slices.Backward(p.Attempts) {
 		row := tryRow{Attempt: a, Full: a.Attempt == full}
 		if a.Response != nil {
 			row.Returned = string(a.Response.State)
 			if a.Response.Endpoint != "" {
-				p.LogAttempt = a.Attempt
+				p.LogAttempt = max(p.LogAttempt, a.Attempt)
 			}
 		}
 		p.Tries = append(p.Tries, row)

@@ -55,3 +55,24 @@ func TestBroadcastShowsItsTimeAndTheEndpointsOfItsShards(t *testing.T) {
 		}
 	}
 }
+
+// What failed last, and the body of that response, come before the facts.
+func TestRunPageBeginsWithItsLatestAttempt(t *testing.T) {
+	t.Parallel()
+	failed := watchedRun("r1", run.Failed, "the ledger is locked")
+	failed.Payload = []byte(`{"a":"\u003cb\u003e \\u003c"}`)
+	w, _ := newCanned(t, map[string]any{"GET /v1/runs/r1": failed, "GET /v1/runs/r1/request": requestOf("r1")})
+	text := w.signedIn(reads()).get("runs/r1").text
+	at := -1
+	for _, want := range []string{`data-key="result"`, "Attempt 2", "the ledger is locked", "Attempt 1", `data-key="stages"`, `data-key="facts"`,
+		`{&#34;a&#34;:&#34;&lt;b&gt; \\u003c&#34;}`} {
+		found := strings.Index(text, want)
+		if found < at {
+			t.Errorf("%q is at %d, want it after %d:\n%s", want, found, at, text)
+		}
+		at = found
+	}
+	if !strings.Contains(text, `aria-current="true">Runs</a></li>`) || !strings.Contains(text, `apps/billing/alerts"`) {
+		t.Error("the page has no menu of its app, or does not mark the runs in it")
+	}
+}

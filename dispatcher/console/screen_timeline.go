@@ -21,6 +21,8 @@ type timelinePage struct {
 	// Problems are the problems with the query; nothing is drawn then.
 	Problems []string
 	Chart    kit.RowsChart
+	// Last are the lengths of time before now that a person can choose; a third of it after now is shown, too.
+	Last []lastChoice
 	// Earlier, Later and Present are links to the same length of time before, after and around the present.
 	Earlier, Later, Present string
 	Next, First             string
@@ -49,6 +51,10 @@ func showTimeline(v *visit) (content, error) {
 		return content{Data: page}, err
 	}
 	page.From, page.To = v.Now.Add(-timelinePast).Truncate(time.Minute), v.Now.Add(timelineNext).Truncate(time.Minute)
+	page.Last = v.lastChoices("1h", "6h", "24h")
+	if last, err := input.ParseDuration(v.query("last")); err == nil && last > 0 {
+		page.From, page.To = v.Now.Add(-last.Std()).Truncate(time.Minute), v.Now.Add(last.Std()/3).Truncate(time.Minute)
+	}
 	page.Problems = v.readBounds(&page.From, &page.To)
 	if v.query("from") != "" && v.query("to") == "" {
 		page.To = page.From.Add(timelinePast + timelineNext)

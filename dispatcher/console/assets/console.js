@@ -15,6 +15,13 @@ function tellZone() {
   if (root.dataset.zone === "browser") location.reload();
 }
 
+// A timeline that is wider than the screen begins with the present in sight.
+function showNow() {
+  const line = $(".timeline .now-line");
+  const box = line?.closest(".scroll");
+  if (box) box.scrollLeft += line.getBoundingClientRect().left - box.getBoundingClientRect().right + box.clientWidth / 4;
+}
+
 // Settings apply as soon as they are chosen.
 function submitOnChange() {
   document.addEventListener("change", (event) => {
@@ -152,5 +159,6 @@ function key(event) {
 
 tellZone();
 submitOnChange();
+showNow();
 startRefresh();
 document.addEventListener("keydown", key);
