@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -14,6 +15,8 @@ type attentionPage struct {
 	view.Attention
 	// Found are the sections with entries, the most urgent first.
 	Found []attentionCount
+	// FailedJobs are the failed runs by job, that of the latest failure first.
+	FailedJobs []failedJob
 	// AllApps means that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
 	AllApps bool
 	// Upcoming is nil if it is unknown, and UpcomingProblem is the reason.
@@ -21,6 +24,31 @@ type attentionPage struct {
 	UpcomingProblem string
 	Computing       bool
 	Partial         bool
+}
+
+// failedJob is a job with its failed runs among the listed ones.
+type failedJob struct {
+	Latest run.Run
+	Count  int
+	Since  *time.Time // when the first of them ended
+}
+
+// byJob groups failed runs by their jobs, in the order of the first of each.
+func byJob(failed []run.Run) (jobs []failedJob) {
+	at := map[string]int{}
+	for _, r := range failed {
+		name := r.App + "/" + r.Job
+		i, known := at[name]
+		if !known {
+			i = len(jobs)
+			at[name], jobs = i, append(jobs, failedJob{Latest: r})
+		}
+		jobs[i].Count++
+		if since := jobs[i].Since; since == nil || r.EndedAt != nil && r.EndedAt.Before(*since) {
+			jobs[i].Since = r.EndedAt
+		}
+	}
+	return jobs
 }
 
 // attentionCount is a section of the page, and how many entries it has.
@@ -38,6 +66,7 @@ func showAttention(v *visit) (content, error) {
 	}
 	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
 	page.Attention, page.Found = found, attentionCounts(found)
+	page.FailedJobs = byJob(found.Failed.Items)
 	page.addUpcoming(v)
 	return content{Data: page, Refresh: true}, nil
 }
