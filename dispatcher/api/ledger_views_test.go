@@ -80,7 +80,8 @@ func TestRequestOfADeliveryIsThatOfItsAlertOrJob(t *testing.T) {
 	defer invoker.Close()
 	w := newWorld(t, api.Options{Requests: invoker})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
-	w.must(http.StatusCreated, "PUT", oneApp+"/alerts/on-call", `{"failure":{"after":1},"destination":{"webhook":{"url":"https://chat.example.com/x",
+	w.must(http.StatusCreated, "PUT", oneApp+"/alerts/on-call", `{"failure":{"after":1},"destination":{"webhook":{
+		"url":"https://chat.example.com/x",
 		"format":"slack"}}}`)
 	tested := into[run.Run](w.must(http.StatusAccepted, "POST", oneApp+"/alerts/on-call/test", ""))
 	shown := into[target.ShownRequest](w.must(http.StatusOK, "GET", "/v1/runs/"+tested.ID+"/request", ""))

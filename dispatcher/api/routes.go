@@ -43,10 +43,11 @@ type about struct {
 }
 
 var (
-	pageQuery        = []string{"limit", "cursor"}
-	jobsQuery        = []string{"origin", "label", "limit", "cursor"}
-	summariesQuery   = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
-	runSearchQuery   = []string{"app", "job", "trigger", "state", "kind", "node", "class", "error", "id", "label", "from", "to", "limit", "cursor"}
+	pageQuery      = []string{"limit", "cursor"}
+	jobsQuery      = []string{"origin", "label", "limit", "cursor"}
+	summariesQuery = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
+	runSearchQuery = []string{"app", "job", "trigger", "state", "kind", "node", "class", "error", "id", "label", "from", "to",
+		"limit", "cursor"}
 	runsQuery        = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
 	explainQuery     = []string{"at"}
 	stripQuery       = []string{"past", "next"}

@@ -40,8 +40,8 @@ func (a *API) searchRuns(r *request) (response, error) {
 		return response{}, err
 	}
 	values, problems := r.URL.Query(), input.Problems{}
-	query := dispatcher.RunSearch{Job: list.Job, Trigger: list.Trigger, State: list.State, Kind: run.Kind(values.Get("kind")), Class: run.Class(values.Get("class")),
-		Error: values.Get("error"), ID: values.Get("id"), From: list.From, To: list.To, Page: list.Page}
+	query := dispatcher.RunSearch{Job: list.Job, Trigger: list.Trigger, State: list.State, Kind: run.Kind(values.Get("kind")),
+		Class: run.Class(values.Get("class")), Error: values.Get("error"), ID: values.Get("id"), From: list.From, To: list.To, Page: list.Page}
 	if values.Has("kind") {
 		input.CheckEnum(&problems, "/kind", "kind", query.Kind, run.Kinds())
 	}

@@ -214,8 +214,8 @@ func (c *Client) SearchRuns(ctx context.Context, query dispatcher.RunSearch) (Li
 	if len(query.Apps) > 1 {
 		return List[run.Run]{}, errOneApp
 	}
-	filters := map[string]string{"app": strings.Join(query.Apps, ""), "job": query.Job, "trigger": query.Trigger, "state": string(query.State), "kind": string(query.Kind),
-		"class": string(query.Class), "error": query.Error, "id": query.ID}
+	filters := map[string]string{"app": strings.Join(query.Apps, ""), "job": query.Job, "trigger": query.Trigger,
+		"state": string(query.State), "kind": string(query.Kind), "class": string(query.Class), "error": query.Error, "id": query.ID}
 	if query.Node != 0 {
 		filters["node"] = query.Node.String()
 	}

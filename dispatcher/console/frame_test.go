@@ -24,7 +24,8 @@ func TestMenusMarkThePageAndThoseAboveIt(t *testing.T) {
 	for at, want := range map[string]string{
 		"": "page Attention", "jobs": "page Jobs", "audit/" + access.AuditID(fixedAt, 5): "true Audit log",
 		"apps/billing/backfills":    "true Apps, page Backfills",
-		"apps/billing/backfills/b1": "true Apps, true Backfills", "apps/billing/jobs/invoices": "true Apps, true Jobs", "runs/r1": "true Runs, true Runs",
+		"apps/billing/backfills/b1": "true Apps, true Backfills", "apps/billing/jobs/invoices": "true Apps, true Jobs",
+		"runs/r1": "true Runs, true Runs",
 	} {
 		var got []string
 		for _, found := range marked.FindAllStringSubmatch(b.get(at).text, -1) {

@@ -146,8 +146,9 @@ func operated(n int) map[string]any {
 		"POST " + of + "/jobs/invoices/backfill": repeat.BackfillCount{Total: 31, Skipped: 4, First: &fixedAt, Last: &later},
 	}
 	if n > 0 {
-		responses["GET /v1/rollback"] = dispatcher.Rollback{At: fixedAt, Reason: hostile, Effect: &dispatcher.RollbackEffect{LatestRunAt: &fixedAt,
-			Apps: []dispatcher.RollbackApp{{App: "billing", Triggers: 40, Fires: 12345, Runs: 27}, {App: "shop", Fires: 5}}, More: true}}
+		responses["GET /v1/rollback"] = dispatcher.Rollback{At: fixedAt, Reason: hostile, Effect: &dispatcher.RollbackEffect{
+			LatestRunAt: &fixedAt,
+			Apps:        []dispatcher.RollbackApp{{App: "billing", Triggers: 40, Fires: 12345, Runs: 27}, {App: "shop", Fires: 5}}, More: true}}
 	}
 	return responses
 }

@@ -14,7 +14,8 @@ func TestFailedRunsAreGroupedByJob(t *testing.T) {
 		{ID: "4", App: "shop", Job: "import", EndedAt: at(4)}, {ID: "3", App: "bank", Job: "import", EndedAt: at(3)},
 		{ID: "2", App: "shop", Job: "import", EndedAt: at(2)}, {ID: "1", App: "shop", Job: "import", EndedAt: at(1)},
 	})
-	if len(got) != 2 || got[0].Latest.ID != "4" || got[0].Count != 3 || !got[0].Since.Equal(*at(1)) || got[1].Latest.ID != "3" || got[1].Count != 1 {
+	if len(got) != 2 || got[0].Latest.ID != "4" || got[0].Count != 3 || !got[0].Since.Equal(*at(1)) ||
+		got[1].Latest.ID != "3" || got[1].Count != 1 {
 		t.Errorf("got %+v, want three runs of shop/import since minute 1, then one of bank/import", got)
 	}
 }

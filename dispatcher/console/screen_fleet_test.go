@@ -10,7 +10,8 @@ import (
 func TestRollbackPageSaysWhatEachChoiceDoes(t *testing.T) {
 	t.Parallel()
 	found := dispatcher.Rollback{At: fixedAt, Reason: "restored", Effect: &dispatcher.RollbackEffect{
-		LatestRunAt: &later, Apps: []dispatcher.RollbackApp{{App: "billing", Triggers: 2, Fires: 40, Runs: 3}, {App: "shop", Triggers: 1, Fires: 2}},
+		LatestRunAt: &later,
+		Apps:        []dispatcher.RollbackApp{{App: "billing", Triggers: 2, Fires: 40, Runs: 3}, {App: "shop", Triggers: 1, Fires: 2}},
 	}}
 	responses := map[string]any{"GET /v1/rollback": &found}
 	w, _ := newCanned(t, responses)
@@ -29,7 +30,8 @@ func TestRollbackPageSaysWhatEachChoiceDoes(t *testing.T) {
 	}
 	found.Choice, found.Effect = dispatcher.RollbackSkip, nil
 	text := b.get("rollback").text
-	if strings.Contains(text, "until an operator chooses") || strings.Contains(text, "rollback/replay") || !strings.Contains(text, "Skip was chosen") {
+	if strings.Contains(text, "until an operator chooses") || strings.Contains(text, "rollback/replay") ||
+		!strings.Contains(text, "Skip was chosen") {
 		t.Errorf("after the choice the page asks for it:\n%s", text)
 	}
 }

@@ -64,8 +64,8 @@ func TestRunPageBeginsWithItsLatestAttempt(t *testing.T) {
 	w, _ := newCanned(t, map[string]any{"GET /v1/runs/r1": failed, "GET /v1/runs/r1/request": requestOf("r1")})
 	text := w.signedIn(reads()).get("runs/r1").text
 	at := -1
-	for _, want := range []string{`data-key="result"`, "Attempt 2", "the ledger is locked", "Attempt 1", `data-key="stages"`, `data-key="facts"`,
-		`{&#34;a&#34;:&#34;&lt;b&gt; \\u003c&#34;}`} {
+	for _, want := range []string{`data-key="result"`, "Attempt 2", "the ledger is locked", "Attempt 1",
+		`data-key="stages"`, `data-key="facts"`, `{&#34;a&#34;:&#34;&lt;b&gt; \\u003c&#34;}`} {
 		found := strings.Index(text, want)
 		if found < at {
 			t.Errorf("%q is at %d, want it after %d:\n%s", want, found, at, text)

@@ -21,12 +21,17 @@ type timelinePage struct {
 	// Problems are the problems with the query; nothing is drawn then.
 	Problems []string
 	Chart    kit.RowsChart
+	timelineLinks
+	Next, First string
+	Legend      []string
+}
+
+// timelineLinks are links to other times.
+type timelineLinks struct {
+	// Earlier, Later and Present lead to the same length of time before, after and around the present.
+	Earlier, Later, Present string
 	// Last are the lengths of time before now that a person can choose; a third of it after now is shown, too.
 	Last []lastChoice
-	// Earlier, Later and Present are links to the same length of time before, after and around the present.
-	Earlier, Later, Present string
-	Next, First             string
-	Legend                  []string
 }
 
 // The defaults of a timeline.

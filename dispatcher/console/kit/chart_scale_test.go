@@ -130,13 +130,16 @@ func timeAt(t *testing.T, text string) time.Time {
 
 func TestBytesAreShortAndRatesAreNotTooGood(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0\u00a0B", 1023: "1023\u00a0B", 10600: "10.4\u00a0KiB", 10 << 30: "10\u00a0GiB", 1 << 50: "1024\u00a0TiB"} {
+	for n, want := range map[int64]string{
+		0: "0\u00a0B", 1023: "1023\u00a0B", 10600: "10.4\u00a0KiB", 10 << 30: "10\u00a0GiB", 1 << 50: "1024\u00a0TiB",
+	} {
 		if got := Bytes(n); got != want {
 			t.Errorf("Bytes(%d) = %q, want %q", n, got, want)
 		}
 	}
 	for want, runs := range map[string]map[run.State]int64{
-		"–": {"skipped": 3}, "99.9 %": {"succeeded": 99_999, "lost": 1, "skipped": 7}, "100.0 %": {"succeeded": 3, "cancelled": 1}, "0.0 %": {"failed": 1},
+		"–": {"skipped": 3}, "99.9 %": {"succeeded": 99_999, "lost": 1, "skipped": 7}, "100.0 %": {"succeeded": 3, "cancelled": 1},
+		"0.0 %": {"failed": 1},
 	} {
 		row := DayRow{DayStatistics: view.DayStatistics{Runs: runs}}
 		for _, n := range runs {

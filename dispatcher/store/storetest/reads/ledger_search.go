@@ -63,17 +63,18 @@ func testRunSearch(t *testing.T, f *wing) {
 		query dispatcher.RunSearch
 		want  string
 	}{
-		"of an app":                  {dispatcher.RunSearch{Apps: []string{"bank"}}, "other 4, other 3, other 2, other 1"},
-		"of an app by a class":       {dispatcher.RunSearch{Apps: []string{"shop"}, Class: run.ClassHTTP5xx}, failed},
-		"of apps by a state":         {dispatcher.RunSearch{Apps: []string{"shop", "bank"}, State: run.Failed}, failed},
-		"by a live state":            {dispatcher.RunSearch{State: run.Claimed}, "live 1"},
-		"by a class":                 {dispatcher.RunSearch{Class: run.ClassHTTP5xx}, failed},
-		"by a class without runs":    {dispatcher.RunSearch{Class: run.ClassTLS}, ""},
-		"by an error":                {dispatcher.RunSearch{Error: "100% locked"}, failed},
-		"by a pattern":               {dispatcher.RunSearch{Error: "100_locked"}, ""},
-		"by a label":                 {dispatcher.RunSearch{Page: input.Page{Labels: input.Labels{"team": "payments"}}}, failed},
-		"by a job":                   {dispatcher.RunSearch{Job: "other"}, "other 4, other 3, other 2, other 1"},
-		"by a job of an app":         {dispatcher.RunSearch{Apps: []string{"bank"}, Job: "other", State: run.Succeeded}, "other 4, other 3, other 2, other 1"},
+		"of an app":               {dispatcher.RunSearch{Apps: []string{"bank"}}, "other 4, other 3, other 2, other 1"},
+		"of an app by a class":    {dispatcher.RunSearch{Apps: []string{"shop"}, Class: run.ClassHTTP5xx}, failed},
+		"of apps by a state":      {dispatcher.RunSearch{Apps: []string{"shop", "bank"}, State: run.Failed}, failed},
+		"by a live state":         {dispatcher.RunSearch{State: run.Claimed}, "live 1"},
+		"by a class":              {dispatcher.RunSearch{Class: run.ClassHTTP5xx}, failed},
+		"by a class without runs": {dispatcher.RunSearch{Class: run.ClassTLS}, ""},
+		"by an error":             {dispatcher.RunSearch{Error: "100% locked"}, failed},
+		"by a pattern":            {dispatcher.RunSearch{Error: "100_locked"}, ""},
+		"by a label":              {dispatcher.RunSearch{Page: input.Page{Labels: input.Labels{"team": "payments"}}}, failed},
+		"by a job":                {dispatcher.RunSearch{Job: "other"}, "other 4, other 3, other 2, other 1"},
+		"by a job of an app": {dispatcher.RunSearch{Apps: []string{"bank"}, Job: "other", State: run.Succeeded},
+			"other 4, other 3, other 2, other 1"},
 		"by a trigger":               {dispatcher.RunSearch{Job: "live", Trigger: "tick"}, "live 1"},
 		"by another trigger":         {dispatcher.RunSearch{Job: "live", Trigger: "tock"}, ""},
 		"by a kind":                  {dispatcher.RunSearch{Kind: run.KindManual}, ""},
@@ -83,7 +84,8 @@ func testRunSearch(t *testing.T, f *wing) {
 		"by the webhook-id of shard": {dispatcher.RunSearch{ID: one.EventID + "-3"}, one.Job + " 4"},
 		"by a trace":                 {dispatcher.RunSearch{ID: one.TraceID}, one.Job + " 4"},
 		"by a trace in another app":  {dispatcher.RunSearch{ID: one.TraceID, Apps: []string{"none"}}, ""},
-		"by a class in a time":       {dispatcher.RunSearch{Class: run.ClassHTTP5xx, From: fixture.T0.Add(3 * time.Minute)}, "failing 4, failing 3"},
+		"by a class in a time": {dispatcher.RunSearch{Class: run.ClassHTTP5xx, From: fixture.T0.Add(3 * time.Minute)},
+			"failing 4, failing 3"},
 	} {
 		if got := search(tt.query); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
