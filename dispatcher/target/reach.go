@@ -116,16 +116,9 @@ func (u *Unreachable) url(at, text string) {
 	case networks != nil:
 		u.Problems.Add(at, input.CodeNodeEgress, "%s is in a private network, and the bounds of the app allow %s (egress.networks); ask an "+
 			"operator to list its network there", host, cmp.Or(strings.Join(networks, ", "), "none"))
-	default:
-		var open []string
-		for _, node := range u.Nodes {
-			open = append(open, node.EgressPrivate...)
-		}
-		if !slices.ContainsFunc(open, contains) {
-			slices.Sort(open)
-			u.Problems.Add(at, input.CodeNodeEgress, "no live node opens the private network of %s (open: %s); start nodes with "+
-				"--egress-private %s, or ask an operator to list its network in the bounds of the app (egress.networks)",
-				host, cmp.Or(strings.Join(slices.Compact(open), ", "), "none"), netip.PrefixFrom(addr, addr.BitLen()))
-		}
+	case !slices.ContainsFunc(u.Nodes, func(r Reach) bool { return slices.ContainsFunc(r.EgressPrivate, contains) }):
+		// Which networks the nodes do open is for operators.
+		u.Problems.Add(at, input.CodeNodeEgress, "no live node opens the private network of %s; start nodes with --egress-private %s, or "+
+			"ask an operator to list its network in the bounds of the app (egress.networks)", host, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 }
