@@ -92,14 +92,15 @@ func New(o Options) *Invoker {
 	}, secrets, node)
 	fleets := group.New(hooks, secrets, o.Resolver, o.NameServers)
 	offers := &callbacks{url: o.CallbackURL, read: o.CallbackKey, reading: make(chan struct{}, 1)}
-	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, console: o.Console, kinds: map[target.Kind]attempt.Func{
+	i := &Invoker{Groups: fleets, hooks: hooks, secrets: secrets, node: node, callbacks: offers, console: o.Console}
+	i.kinds = map[target.Kind]attempt.Func{
 		target.KindWebhook: hooks.Invoke,
 		target.KindLambda:  aws.Functions(node),
 		target.KindGroup:   fleets.Invoke,
 		target.KindSQS:     aws.Queues(node),
 		target.KindSNS:     aws.Topics(node),
-	}}
-	i.kinds[target.KindAlert] = i.notify
+		target.KindAlert:   i.notify,
+	}
 	return i
 }
 

@@ -128,8 +128,9 @@ func (n AlertNotification) facts() []fact {
 	if n.DeclaredAt != nil {
 		success = "never, since it was declared at " + instantText(n.DeclaredAt)
 	}
-	return given(fact{"Alert", n.Alert}, fact{"Condition", string(n.Condition)}, fact{"Since", instantText(&n.Since)}, fact{"Trigger", n.Trigger},
-		fact{"Run", n.Run}, fact{"Scheduled at", instantText(n.ScheduledAt)}, fact{"Class", string(n.Class)}, fact{"Last success", success},
+	return given(fact{"Alert", n.Alert}, fact{"Condition", string(n.Condition)}, fact{"Since", instantText(&n.Since)},
+		fact{"Trigger", n.Trigger}, fact{"Run", n.Run}, fact{"Scheduled at", instantText(n.ScheduledAt)},
+		fact{"Class", string(n.Class)}, fact{"Last success", success},
 		fact{"Labels", strings.Join(labels, ", ")}, fact{"Reason", n.Reason})
 }
 

@@ -19,7 +19,8 @@ import (
 func failureNotification() AlertNotification {
 	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	return AlertNotification{
-		Installation: "db1", App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
+		Installation: "db1",
+		App:          "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
 		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: run.ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
 		Labels: input.Labels{"team": "money"}, Sequence: 3,
 	}

@@ -109,7 +109,8 @@ type writer struct {
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
 var order = []string{
-	"app", "name", "hostname", "description", "runbook_url", "enabled", "expression", "timezone", "url", "method", "function", "queue_arn", "topic_arn",
+	"app", "name", "hostname", "description", "runbook_url", "enabled",
+	"expression", "timezone", "url", "method", "function", "queue_arn", "topic_arn",
 	"reference", "value", "target", "destination", "webhook", "lambda", "group", "sqs", "sns", "retry", "trigger", "jobs",
 	"on_success", "on_failure", "on_misfire",
 }

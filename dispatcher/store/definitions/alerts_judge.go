@@ -98,15 +98,16 @@ func (j *Judgement) lockJobs(ctx context.Context, ids []int64) error {
 		return err
 	}
 	// $1 now, from $2 on: ids
-	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.description, j.runbook_url, j.labels, j.deleted_at IS NOT NULL, j.follows,
-			j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
+	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.description, j.runbook_url,
+			j.labels, j.deleted_at IS NOT NULL, j.follows, j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			CASE WHEN j.created_at > $1 - a.retention AND j.created_at >= a.history_from THEN j.created_at END,
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	all, err := db.ReadRows(ctx, j, func(job *JudgedJob) []any {
-		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.Name, &job.description, &job.runbookURL, db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows,
-			&job.Watched, db.InstantColumn(&job.ChangedAt), db.OptionalColumn(&job.DeclaredAt), &job.LateAfter, &job.objective}
+		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.Name, &job.description, &job.runbookURL,
+			db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows, &job.Watched,
+			db.InstantColumn(&job.ChangedAt), db.OptionalColumn(&job.DeclaredAt), &job.LateAfter, &job.objective}
 	}, read, append([]any{j.At.UnixMilli()}, j.Batch(ids)...)...)
 	for i := range all {
 		j.Jobs[all[i].ID] = &all[i]

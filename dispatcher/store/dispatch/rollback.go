@@ -197,6 +197,8 @@ func (s *Store) UnfoldRolledBack(ctx context.Context) error {
 	}
 }
 
+const noWaitingAlert = `NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))`
+
 // SkippableRuns chooses the runs in progress when the rollback was noticed, but not the waiting notifications of alerts: a
 // second one is harmless, and a lost one leaves people without word of a condition that holds.
 // $2 limit
@@ -204,7 +206,7 @@ var SkippableRuns = ` SELECT` + ChosenEnd(End{State: `'lost'`, Class: `'other'`,
 	Message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
 		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
-	WHERE i.rollback_choice = 'skip' AND r.node <> -3 AND NOT (r.kind = 6 AND r.state IN ('queued', 'retrying')) ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+	WHERE i.rollback_choice = 'skip' AND r.node <> -3 AND ` + noWaitingAlert + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 
 // rollbackDetector notices that the database lost commits, as after a restore or a failover. It compares the database
 // with a high-water mark: the latest commits that this process knows. A database that lost commits lost all from some

@@ -223,29 +223,6 @@ func testAlertTransitions(t *testing.T, f *wing) {
 	f.Expect("how many conditions hold", alert.Firing, 1)
 }
 
-// A notification says what its reader would look up first.
-func testAlertDetails(_ *testing.T, f *wing) {
-	j := fixture.Job("sync", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
-	j.Description, j.RunbookURL = "Copies orders.", "https://wiki.example.com/sync"
-	f.Put(j, fixture.T0)
-	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
-	held := f.FireOf("sync")
-	o := fixture.Ended(run.Failed, held.ScheduledAt)
-	o.Response = &run.Response{Body: "\n{\n\"error\": \"" + strings.Repeat("ä", 300) + "\"}"}
-	f.RecordFollowed(held, o)
-	f.FollowAll(held.ScheduledAt.Add(time.Second))
-	f.Ends("sync", run.Succeeded, run.Failed)
-	all := f.notifications("night")
-	n := all[0]
-	f.Expect("the job", n.JobDescription+" "+n.RunbookURL, j.Description+" "+j.RunbookURL)
-	if !strings.HasPrefix(n.Response, `{ "error": "ää`) || len(n.Response) > 300 || !strings.HasSuffix(n.Response, "…") {
-		f.Errorf("response is %q, want its beginning on one line", n.Response)
-	}
-	fixture.WantDiff(f.T, "the last success, of a job that never succeeded", []*time.Time{nil, &fixture.T0}, []*time.Time{n.LastSuccess, n.DeclaredAt})
-	fixture.WantDiff(f.T, "the last success in a recovery", []*time.Time{nil, nil}, []*time.Time{all[1].LastSuccess, all[1].DeclaredAt})
-	fixture.WantDiff(f.T, "the last success afterwards", new(held.ScheduledAt.Add(time.Minute+time.Second)), all[2].LastSuccess)
-}
-
 func testAlertSelection(_ *testing.T, f *wing) {
 	for name, labels := range map[string]input.Labels{"named": nil, "labelled": {"team": "x", "tier": "1"}, "other": {"team": "y"}} {
 		f.Watched(name, labels)
@@ -412,24 +389,6 @@ func testAlertNoSuccessOfPaused(_ *testing.T, f *wing) {
 		input.FormatInstant(fixture.T0))
 }
 
-// A day that the calendar of a job excludes, and the pause of its only trigger, do not count as time without success.
-func testAlertNoSuccessExcluded(_ *testing.T, f *wing) {
-	f.DeclareCalendar(fixture.Closed("2026-05-02"), fixture.T0)
-	f.Careful("mail")
-	f.Watched("held", nil)
-	_, err := f.PauseJob(f.Context(), "shop", "held", "tick", true, fixture.At(fixture.T0))
-	f.Must(err)
-	a := fixture.Pager("night")
-	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
-	day := fixture.T0.Add(14 * time.Hour)
-	f.DeclareAlert(a, day.Add(-time.Second))
-	for _, after := range []time.Duration{10 * time.Minute, 23 * time.Hour, 24*time.Hour + 8*time.Minute} {
-		f.Expect("notifications before a success is missing", f.watch(day.Add(after)), 0)
-	}
-	f.Expect("notifications ten minutes after the last fire that was not due", f.watch(day.Add(24*time.Hour+9*time.Minute)), 1)
-	f.Expect("what is told", f.told("night"), "mail no_success firing")
-}
-
 func testAlertTest(t *testing.T, f *wing) {
 	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
 	r, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: fixture.T0})
@@ -441,7 +400,8 @@ func testAlertTest(t *testing.T, f *wing) {
 	f.Expect("runs that a node adopts", len(f.AdoptIdle(fixture.NodeA, fixture.T0)), 1)
 
 	duty := fixture.Pager("duty")
-	duty.Destination.Webhook.Format, duty.Destination.Webhook.RoutingKey = target.AlertFormatPagerDuty, &target.Secret{Reference: "env:SECRET_SHOP_KEY"}
+	webhook := duty.Destination.Webhook
+	webhook.Format, webhook.RoutingKey = target.AlertFormatPagerDuty, &target.Secret{Reference: "env:SECRET_SHOP_KEY"}
 	f.DeclareAlert(duty, fixture.T0)
 	_, err = f.TestAlert(t.Context(), "shop", "duty", input.Change{Actor: "ann", Now: fixture.T0})
 	f.Must(err)
