@@ -86,6 +86,13 @@ func problemsOf(a view.Attention) *table {
 	addAll(t, "circuit", a.Circuits, func(o view.OpenCircuit) (string, any, string) {
 		return place(o.App, o.Job), o.Since, fmt.Sprintf("%d runs of %d jobs wait for host %s: %s", o.Runs, o.Jobs, o.Host, o.Error)
 	})
+	addAll(t, "blocked", a.Blocked, func(b view.Blockage) (string, any, string) {
+		more := ""
+		if b.Ended {
+			more = "; it has ended: carillon slot release " + b.Run + " frees the slot"
+		}
+		return place(b.App, b.Job), b.Since, fmt.Sprintf("run %s has the slot, and %d fires were skipped%s", b.Run, b.Skipped, more)
+	})
 	addAll(t, "group", a.Groups, func(g view.SilentGroup) (string, any, string) {
 		return place(g.App, g.Group), g.LeftAt, fmt.Sprintf("no endpoint for %d jobs; %d are drained", g.Jobs, g.Draining)
 	})
