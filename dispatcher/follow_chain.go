@@ -290,11 +290,11 @@ func (g FollowGraph) path(ids []int64, job Job, out fanOuts) []string {
 		if len(names) == mostNamedOfPath {
 			return append(names, "...")
 		}
-		name, found := g.Names[id]
+		name := g.Names[id]
 		switch {
 		case id == job.Key():
 			name = job.Name
-		case !found:
+		case name == "":
 			return names // a delivery that this change declares
 		}
 		names = append(names, input.Echo(name))

@@ -30,7 +30,7 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 		binding.AskedFor),
 	descriptionRow(func(j *dispatcher.Job) *string { return &j.Description }),
 	binding.Text("runbook_url", func(j *dispatcher.Job) *string { return &j.RunbookURL }, binding.Optional, "The http or https URL of "+
-		"the page that says what to do when the job fails. Notifications of alerts and the console link to it.",
+		"the page that says what to do when the job fails. Notifications of alerts and the console link to it. Default: none.",
 		binding.Data("The URL of the page that says what to do when the job fails.")),
 	binding.Bool("enabled", func(j *dispatcher.Job) *bool { return &j.Enabled }, binding.Default, "Whether the triggers of the job "+
 		"fire. A job that you enable again continues with its next fire time. Unlike after a pause, the fires of the time between "+

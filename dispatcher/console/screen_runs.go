@@ -192,18 +192,25 @@ func (p *runPage) addTries(v *visit) {
 		row := tryRow{Attempt: a, Full: a.Attempt == full}
 		if a.Response != nil {
 			row.Returned = string(a.Response.State)
-			if a.Response.Endpoint != "" {
-				p.LogAttempt = max(p.LogAttempt, a.Attempt)
-			}
 		}
 		p.Tries = append(p.Tries, row)
 	}
+	if p.Request.Value.Handler != "" { // only executors of groups of kind xxl_job keep logs
+		p.LogAttempt = p.latestAtEndpoint()
+	}
+}
+
+// latestAtEndpoint returns the number of the latest attempt that reached an endpoint; 0: none did.
+func (p *runPage) latestAtEndpoint() (latest int) {
+	for _, a := range p.Attempts {
+		if a.Response != nil && a.Response.Endpoint != "" {
+			latest = a.Attempt
+		}
+	}
 	if p.Callback != nil && p.Callback.Endpoint != "" {
-		p.LogAttempt = p.Attempt
+		latest = p.Attempt
 	}
-	if p.Request.Value.Handler == "" { // only executors of groups of kind xxl_job keep logs
-		p.LogAttempt = 0
-	}
+	return latest
 }
 
 // Began and Until are the ends of the picture of the stages.

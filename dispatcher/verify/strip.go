@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,12 +98,7 @@ func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispa
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b run.Key) int {
-		if c := a.ScheduledAt.Compare(b.ScheduledAt); c != 0 {
-			return c
-		}
-		return a.Code() - b.Code()
-	})
+	slices.SortFunc(keys, func(a, b run.Key) int { return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), a.Code()-b.Code()) })
 	runs, err := reader.RunsAt(ctx, slices.Compact(keys))
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 // Bounds of the whole: the current value where that is more than it should be. All except the lines
 // are exact, so every reduction lowers its bound.
 const (
-	mostLines     = 113_000
+	mostLines     = 116_500
 	mostNinetieth = 8
 	mostComplex   = 14
 	mostWide      = 15

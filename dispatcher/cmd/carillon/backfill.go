@@ -38,18 +38,8 @@ type backfillStartCommand struct {
 
 // Run starts the backfill, or counts its scheduled times.
 func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
-	spec := repeat.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: repeat.BackfillOrder(s.Order),
-		Pace: s.Pace, Existing: repeat.BackfillExisting(s.Existing), Reason: s.Reason}
-	var err error
-	for _, one := range []struct {
-		flag, text string
-		into       *time.Time
-	}{{"--from", s.From, &spec.From}, {"--to", s.To, &spec.To}} {
-		if *one.into, err = time.Parse(time.RFC3339, one.text); err != nil {
-			return &usageError{fmt.Errorf("%s: %q is not an instant such as 2026-01-31T00:00:00Z", one.flag, one.text)}
-		}
-	}
-	if spec.Payload, err = s.read(c); err != nil {
+	spec, err := s.spec(c)
+	if err != nil {
 		return err
 	}
 	api, app, job, err := s.open(ctx)
@@ -78,6 +68,22 @@ func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 		return watchBackfill(ctx, c, api, s.outputFlags, begun)
 	}
 	return printBackfill(c, s.outputFlags, begun)
+}
+
+// spec returns what the flags ask for.
+func (s *backfillStartCommand) spec(c console) (spec repeat.BackfillSpec, err error) {
+	spec = repeat.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: repeat.BackfillOrder(s.Order),
+		Pace: s.Pace, Existing: repeat.BackfillExisting(s.Existing), Reason: s.Reason}
+	for _, one := range []struct {
+		flag, text string
+		into       *time.Time
+	}{{"--from", s.From, &spec.From}, {"--to", s.To, &spec.To}} {
+		if *one.into, err = time.Parse(time.RFC3339, one.text); err != nil {
+			return spec, &usageError{fmt.Errorf("%s: %q is not an instant such as 2026-01-31T00:00:00Z", one.flag, one.text)}
+		}
+	}
+	spec.Payload, err = s.read(c)
+	return spec, err
 }
 
 // sayIfEmpty says why a backfill has nothing to do.

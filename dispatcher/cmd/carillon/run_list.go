@@ -112,25 +112,15 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	states, err := r.states()
-	if err != nil {
-		return err
-	}
 	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}
-	apps, err := r.apps(ctx, api, query.App)
+	lists, err := r.lists(ctx, api, query.App)
 	if err != nil {
 		return err
 	}
 	query.Parent = r.Parent
-	var lists []string
-	for _, app := range apps {
-		for _, state := range states {
-			lists = append(lists, app+"/"+string(state))
-		}
-	}
 	runs := newest[run.Run]{"runs", r.Limit, func(run run.Run) time.Time { return run.ScheduledAt },
 		func(list string, page input.Page) (client.List[run.Run], error) {
 			app, state, _ := strings.Cut(list, "/")
@@ -145,6 +135,21 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 		slices.SortFunc(all, func(a, b run.Run) int { return b.Shard.Index - a.Shard.Index })
 	}
 	return printList(r.outputFlags, c, all, runTitles, runCells)
+}
+
+// lists returns the lists to merge: one for each app and state, as APP/STATE.
+func (r *runListCommand) lists(ctx context.Context, api *client.Client, app string) (lists []string, err error) {
+	states, err := r.states()
+	if err != nil {
+		return nil, err
+	}
+	apps, err := r.apps(ctx, api, app)
+	for _, app := range apps {
+		for _, state := range states {
+			lists = append(lists, app+"/"+string(state))
+		}
+	}
+	return lists, err
 }
 
 // apps returns the apps with runs to list. Shards are in the app of their parent.

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,9 +100,7 @@ func (s *Store) readAfter(ctx context.Context, q db.Querier, g dispatcher.Follow
 			if f.ID == dispatcher.AwaitedKey(job.App, job.Name) {
 				f.ID = job.Key()
 			}
-			if name != "" {
-				g.Names[f.ID] = name
-			}
+			g.Names[f.ID] = cmp.Or(g.Names[f.ID], name)
 			return f, err
 		}, after, s.db.Batch(level)...)
 		if err != nil {

@@ -153,27 +153,26 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 // factsOf reads the facts about the jobs of tracks.
 func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[int64]alert.Facts, error) {
 	facts := map[int64]alert.Facts{}
-	var successes, since, running, burning, late []int64
+	var successes, since []int64
+	others := map[target.AlertCondition][]int64{}
 	for _, id := range ids {
-		track, known := j.Tracks[id]
-		if !known {
+		track := j.Tracks[id]
+		alert := j.Alerts[track.AlertID]
+		if alert == nil || j.Jobs[track.JobID] == nil {
 			continue
 		}
-		switch alert := j.Alerts[track.AlertID]; {
-		case alert == nil || j.Jobs[track.JobID] == nil:
-		case track.Condition == target.AlertOverrun:
-			running = append(running, track.JobID)
-		case track.Condition == target.AlertLate:
-			late = append(late, track.JobID)
-		case track.Condition == target.AlertObjective:
-			burning = append(burning, track.JobID)
+		var from int64
+		switch {
 		case track.Condition == target.AlertNoSuccess && !track.Firing: // its text names the last success, however old
-			successes, since = append(successes, track.JobID), append(since, 0)
 		case track.Condition == target.AlertNoSuccess:
-			successes, since = append(successes, track.JobID), append(since, track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli())
+			from = track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli()
 		case track.Condition == target.AlertFailure:
-			successes, since = append(successes, track.JobID), append(since, track.MetAt.Add(-time.Hour).UnixMilli())
+			from = track.MetAt.Add(-time.Hour).UnixMilli()
+		default:
+			others[track.Condition] = append(others[track.Condition], track.JobID)
+			continue
 		}
+		successes, since = append(successes, track.JobID), append(since, from)
 	}
 	if len(successes) > 0 {
 		found, err := j.Successes(ctx, successes, since)
@@ -189,17 +188,17 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 	}
 	for _, more := range []struct {
 		what string
-		jobs []int64
+		of   target.AlertCondition
 		read func(context.Context, *definitions.Judgement, map[int64]alert.Facts, []int64) error
 	}{
-		{"runs under way", running, readRunning},
-		{"fires that have not begun", late, readLate},
-		{"counts of objectives", burning, readBurns},
+		{"runs under way", target.AlertOverrun, readRunning},
+		{"fires that have not begun", target.AlertLate, readLate},
+		{"counts of objectives", target.AlertObjective, readBurns},
 	} {
-		if len(more.jobs) == 0 {
+		if len(others[more.of]) == 0 {
 			continue
 		}
-		if err := more.read(ctx, j, facts, more.jobs); err != nil {
+		if err := more.read(ctx, j, facts, others[more.of]); err != nil {
 			return nil, fmt.Errorf("read %s: %w", more.what, err)
 		}
 	}
@@ -240,12 +239,19 @@ func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]al
 	return err
 }
 
+// jobOfNoSuccess returns the job of a track that misses successes; nil for another track.
+func jobOfNoSuccess(j *definitions.Judgement, id int64) *definitions.JudgedJob {
+	if track, known := j.Tracks[id]; known && track.Condition == target.AlertNoSuccess {
+		return j.Jobs[track.JobID]
+	}
+	return nil
+}
+
 // addFires adds the schedules of jobs to their facts, if a success is missing.
 func (s *Store) addFires(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) (err error) {
 	for _, id := range ids {
-		track, known := j.Tracks[id]
-		job := j.Jobs[track.JobID]
-		if !known || track.Condition != target.AlertNoSuccess || track.Firing || job == nil || job.Deleted || !job.Watched {
+		job := jobOfNoSuccess(j, id)
+		if job == nil || j.Tracks[id].Firing || job.Deleted || !job.Watched {
 			continue
 		}
 		one := facts[job.ID]
@@ -265,9 +271,8 @@ const pausesLookedAt = 200
 func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) error {
 	ofApp := map[int64][]dispatcher.AppPause{}
 	for _, id := range ids {
-		track, known := j.Tracks[id]
-		job := j.Jobs[track.JobID]
-		if !known || job == nil || track.Condition != target.AlertNoSuccess {
+		job := jobOfNoSuccess(j, id)
+		if job == nil {
 			continue
 		}
 		pauses, read := ofApp[job.AppID]
