@@ -246,7 +246,8 @@ func checkPath(problems *input.Problems, at, path string) {
 // Declares reports whether declared, once stored, would equal the stored group g. A given value of a secret always
 // counts as different, as in Job.Declares.
 func (g EndpointGroup) Declares(declared EndpointGroup) bool {
-	return g.RemovalRequestedAt == nil && !GivesSecret(declared) && input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
+	return g.RemovalRequestedAt == nil && !GivesSecret(declared) &&
+		input.SameJSON(g.Resolved().EndpointGroupSpec, declared.Resolved().EndpointGroupSpec)
 }
 
 // GroupBefore holds everything that a PUT of a group depends on.

@@ -56,7 +56,8 @@ func (s *Store) loadFollows(ctx context.Context, q db.Querier, job dispatcher.Jo
 		}
 		level = append(level, id)
 	}
-	b.Follows.Names, b.Follows.After, b.Follows.Leaders = map[int64]string{}, map[int64][]dispatcher.Follower{}, map[int64][]dispatcher.Leader{}
+	b.Follows.Names, b.Follows.After = map[int64]string{}, map[int64][]dispatcher.Follower{}
+	b.Follows.Leaders = map[int64][]dispatcher.Leader{}
 	for name, id := range b.Follows.IDs {
 		b.Follows.Names[id] = name
 		level = append(level, id)

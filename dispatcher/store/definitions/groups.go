@@ -198,8 +198,8 @@ func (s *Store) DeleteGroupWhenUnused(ctx context.Context, app, name string, cha
 	return s.deleteGroup(ctx, app, name, true, change)
 }
 
-func (s *Store) deleteGroup(ctx context.Context, app, name string, wait bool, change input.Change) (marked *target.EndpointGroup, err error) {
-	return marked, s.dispatch.Change(ctx, change, func(ctx context.Context, t *dispatch.Tx) error {
+func (s *Store) deleteGroup(ctx context.Context, app, name string, wait bool, by input.Change) (marked *target.EndpointGroup, err error) {
+	err = s.dispatch.Change(ctx, by, func(ctx context.Context, t *dispatch.Tx) error {
 		marked = nil
 		if _, err := LockApp(ctx, t, app); err != nil {
 			return err
@@ -221,6 +221,7 @@ func (s *Store) deleteGroup(ctx context.Context, app, name string, wait bool, ch
 		}
 		return err
 	})
+	return marked, err
 }
 
 // jobsOfGroup returns an ErrInUse that names a job, if the group is the target of one.

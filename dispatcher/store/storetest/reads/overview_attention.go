@@ -183,7 +183,8 @@ func testAttentionNodes(t *testing.T, f *wing) {
 	f.Expect("as others see it", f.attention(fixture.T0, "shop"), "")
 	f.Must(f.Deregister(t.Context(), fixture.NodeA))
 	f.Expect("a node that left", f.attention(fixture.T0), "")
-	quiet := dispatcher.Node{ID: 99, Name: "quiet", NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatInterval: input.Duration(5 * time.Second)}}
+	quiet := dispatcher.Node{ID: 99, Name: "quiet",
+		NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatInterval: input.Duration(5 * time.Second)}}
 	f.Must(f.Register(t.Context(), quiet, fixture.T0))
 	late := dispatcher.NodeReport{Lag: input.Duration(time.Minute)}
 	f.Must(f.Heartbeat(t.Context(), quiet.ID, late, fixture.T0))
