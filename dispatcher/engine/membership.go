@@ -40,11 +40,10 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 func (e *Engine) heartbeatLoop(ctx context.Context) {
 	e.every(ctx, "heartbeat", pace{interval: e.opts.Heartbeat, wake: e.wakeHeartbeat}, func(ctx context.Context, _ time.Time) error {
 		err := e.heartbeatOnce(ctx)
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		if reached, first := e.fleet.HeartbeatFailed(err); first {
-			e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", reached, "err", err)
+		if ctx.Err() == nil && err != nil {
+			if reached, first := e.fleet.HeartbeatFailed(err); first {
+				e.log.ErrorContext(ctx, "database lost", "node", e.fleet.ID().String(), "at", reached, "err", err)
+			}
 		}
 		return err
 	})

@@ -62,6 +62,6 @@ func (d *deleteCommand) Run(parsed *kong.Context) error {
 	kind := parsed.Selected().Parent.Name
 	name := cmp.Or(d.Name, map[bool]string{true: "APP", false: "APP/NAME"}[kind == "app"])
 	route := "/v1/apps/" + strings.Replace(name, "/", "/"+kind+"s/", 1)
-	return &usageError{fmt.Errorf("Terraform declares it: remove the carillon_%s block of %s and apply; if no configuration has it, send "+
+	return &usageError{fmt.Errorf("declared in Terraform: remove the carillon_%s block of %s and apply; if no configuration has it, send "+
 		"DELETE %s with the header If-Match: *", kind, name, route)}
 }

@@ -25,7 +25,7 @@ import (
 type suggestion struct{ file, text string }
 
 // root is the top folder of the repository.
-var root = filepath.Join("..", "..", "..")
+const root = "../../.."
 
 // literals returns the texts in the sources of the product: those of messages, of help, and of tags. Values that are put
 // into a message are %s.
