@@ -160,14 +160,20 @@ func (i *Invoker) Invoke(ctx context.Context, call target.Call) (outcome run.Out
 	return outcome
 }
 
-// notify delivers the notification of an alert.
-func (i *Invoker) notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+// withNotification returns a call with the notification in its payload as this node sends it.
+func (i *Invoker) withNotification(call target.Call) (target.Call, error) {
 	notification, err := target.ParseAlertNotification(call.Payload)
 	if err == nil {
 		notification = notification.From(call.Installation, i.console)
 		call.Notification = &notification
 		call.Payload, err = json.Marshal(notification)
 	}
+	return call, err
+}
+
+// notify delivers the notification of an alert.
+func (i *Invoker) notify(ctx context.Context, call target.Call, started time.Time) run.Outcome {
+	call, err := i.withNotification(call)
 	if err != nil {
 		return attempt.NotSent(ctx, err)
 	}

@@ -48,7 +48,9 @@ func (i *Invoker) Show(call target.Call, endpoint *target.Endpoint, now time.Tim
 		shown.Topic = target.SNS.TopicARN
 		err = shown.message(call)
 	case target.Alert != nil:
-		err = shown.notification(i.hooks, call, now)
+		if call, err = i.withNotification(call); err == nil {
+			err = shown.notification(i.hooks, call, now)
+		}
 	default:
 		err = errors.New("requests to this kind of target are not shown")
 	}
@@ -66,12 +68,7 @@ func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
 
 // notification shows what the destination of an alert gets.
 func (s *shownRequest) notification(h *web.Webhooks, call target.Call, now time.Time) error {
-	notification, err := target.ParseAlertNotification(call.Payload)
-	if err != nil {
-		return err
-	}
 	to := call.Target.Alert
-	call.Notification = &notification
 	if to.SNS != nil {
 		call.Target, s.Topic = target.Target{SNS: to.SNS.SNS()}, to.SNS.TopicARN
 		return s.message(call)
@@ -82,7 +79,7 @@ func (s *shownRequest) notification(h *web.Webhooks, call target.Call, now time.
 		}
 	}
 	call.Target = target.Target{Webhook: &to.Webhook.Webhook}
-	return s.webhook(h, call, to.Webhook.Message(notification, call.Payload, target.Mask), now)
+	return s.webhook(h, call, to.Webhook.Message(*call.Notification, call.Payload, target.Mask), now)
 }
 
 // webhook shows the request to a webhook. message replaces the body; nil: the call determines it.

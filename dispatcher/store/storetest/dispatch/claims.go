@@ -97,6 +97,7 @@ func testClaim(t *testing.T, f *wing) {
 	if diff := cmp.Diff(run.Run{
 		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: run.KindSchedule, ScheduledAt: want.ScheduledAt,
 		Revision: 1, State: run.Claimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
+		TraceID: run.TraceOf(installation, want.String()).String(),
 		EventID: f.Prepared(want.JobID).EventID(installation, "tick", want.ScheduledAt, run.KindSchedule),
 	}, r); diff != "" {
 		t.Error("the run (-want +got):\n" + diff)
