@@ -104,7 +104,7 @@ type Revisions interface {
 	// TriggerHistories returns the histories of the triggers of jobs, by their keys, job by job in the order of their
 	// names, removed ones included, with the revisions in force at since or later. A fire that is claimed after this call
 	// is not earlier than Next.
-	TriggerHistories(ctx context.Context, since time.Time, jobs ...int64) ([]TriggerHistory, error)
+	TriggerHistories(ctx context.Context, since time.Time, jobs []int64) ([]TriggerHistory, error)
 	// LatestFires returns the scheduled times, in [from, to], of at most limit runs of a trigger's fires, latest
 	// first. It looks only at the latest runs of the job, some thousands, and leaves out earlier ones.
 	LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error)
@@ -220,7 +220,7 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 // Around is FiresAround with the schedule and calendars that were in force at a scheduled time of a trigger, given by
 // its job's key and its own. The error is a *target.TemplateError if this version of the program cannot evaluate them.
 func (p *PastSchedules) Around(ctx context.Context, job, trigger int64, at time.Time) (previous, next time.Time, err error) {
-	histories, err := p.revisions.TriggerHistories(ctx, at, job)
+	histories, err := p.revisions.TriggerHistories(ctx, at, []int64{job})
 	if err != nil {
 		return previous, next, err
 	}

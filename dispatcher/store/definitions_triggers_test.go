@@ -117,7 +117,7 @@ func testRescheduleForZones(t *testing.T, s *store.Store) {
 	if err != nil || n != 3 {
 		t.Errorf("%d audited, %v, want the 3 that moved", n, err)
 	}
-	records, err := s.TriggerHistories(ctx, may1, run.JobID("app", "job"))
+	records, err := s.TriggerHistories(ctx, may1, []int64{run.JobID("app", "job")})
 	must(t, err)
 	for _, r := range records {
 		last := r.Revisions[len(r.Revisions)-1]

@@ -132,7 +132,7 @@ func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, sin
 	if since.IsZero() {
 		since = of.app.Since
 	}
-	histories, err := reader.TriggerHistories(ctx, since, of.job)
+	histories, err := reader.TriggerHistories(ctx, since, []int64{of.job})
 	if err != nil {
 		return of, err
 	}

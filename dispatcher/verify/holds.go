@@ -116,7 +116,7 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispa
 		}
 	}
 	slices.Sort(jobs)
-	histories, err := reader.TriggerHistories(ctx, since, slices.Compact(jobs)...)
+	histories, err := reader.TriggerHistories(ctx, since, slices.Compact(jobs))
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func (c *comparison) job(ctx context.Context, job string, from time.Time) (items
 	if err != nil {
 		return nil, to, err
 	}
-	histories, err := c.reader.TriggerHistories(ctx, from, key)
+	histories, err := c.reader.TriggerHistories(ctx, from, []int64{key})
 	if err != nil || len(histories) == 0 {
 		c.looked++
 		return nil, to, err

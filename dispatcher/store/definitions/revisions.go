@@ -184,7 +184,7 @@ func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) (
 const settledLate = 10_000 // milliseconds
 
 // TriggerHistories returns the revisions of the triggers of jobs since an instant.
-func (s *Store) TriggerHistories(ctx context.Context, since time.Time, jobs ...int64) ([]dispatcher.TriggerHistory, error) {
+func (s *Store) TriggerHistories(ctx context.Context, since time.Time, jobs []int64) ([]dispatcher.TriggerHistory, error) {
 	// $1 since, $2 the jobs. One statement, so that the revisions and what is next are of one moment.
 	list := s.db.Rows(0, 2, "", db.IDColumns...) + ` SELECT ` + revisionRead.Names("r.") + `, t.name,
 			coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name), a.name, c.next_fire_time, t.error

@@ -344,7 +344,7 @@ func testPausesInHistory(t *testing.T, f *wing) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("pauses around minutes (-want +got):\n" + diff)
 	}
-	histories, err := f.TriggerHistories(t.Context(), fixture.T0, run.JobID("shop", "team"))
+	histories, err := f.TriggerHistories(t.Context(), fixture.T0, []int64{run.JobID("shop", "team")})
 	f.Must(err)
 	fixture.WantDiff(t, "labels of the revision", fixture.Payments, histories[0].Revisions[0].Labels)
 }

@@ -369,7 +369,7 @@ func testRecords(t *testing.T, f *wing) {
 		f.DeclareCalendar(fixture.Closed(fmt.Sprintf("12-1%d", day)), fixture.T0.AddDate(0, 0, day))
 	}
 	revisions := func() (n int) {
-		records, err := f.TriggerHistories(ctx, fixture.T0, run.JobID("shop", "tick"))
+		records, err := f.TriggerHistories(ctx, fixture.T0, []int64{run.JobID("shop", "tick")})
 		f.Must(err)
 		for _, r := range records {
 			n += len(r.Revisions)

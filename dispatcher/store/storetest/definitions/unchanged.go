@@ -55,7 +55,7 @@ func testUnchanged(t *testing.T, f *wing) {
 	}
 	traces := func() [2]int {
 		t.Helper()
-		revisions, err := f.TriggerHistories(ctx, fixture.T0.Add(-time.Hour), run.JobID("shop", "tick"))
+		revisions, err := f.TriggerHistories(ctx, fixture.T0.Add(-time.Hour), []int64{run.JobID("shop", "tick")})
 		f.Must(err)
 		count := 0
 		for _, one := range revisions {
