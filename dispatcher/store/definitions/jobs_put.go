@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -225,7 +226,8 @@ func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []d
 	if _, shown.Calendars, err = calendarsOf(ctx, q, app, bare...); err != nil {
 		return err
 	}
-	if shown.Follows.IDs, err = s.idsOfJobs(ctx, q, app, followers); err != nil {
+	slices.Sort(followers) // jobs of a page name the same ones
+	if shown.Follows.IDs, err = s.idsOfJobs(ctx, q, app, slices.Compact(followers)); err != nil {
 		return err
 	}
 	var pauses []dispatcher.AppPause
