@@ -103,7 +103,7 @@ func TestListsHaveEachConstant(t *testing.T) {
 	if diff := cmp.Diff(conditions, schemas["AlertCondition"].Enum); diff != "" {
 		t.Errorf("conditions of alerts (-domain +described):\n%s", diff)
 	}
-	codes := append(constants(t, "../input/code.go", "Code"), constants(t, "../input/code.go", "Warn")...)
+	codes := append(constants(t, "../input/problem.go", "Code"), constants(t, "../input/problem.go", "Warn")...)
 	slices.Sort(codes)
 	var rows []string
 	for _, row := range input.Codes {
@@ -120,7 +120,7 @@ func TestListsHaveEachConstant(t *testing.T) {
 func TestCodesOfWarningsAreListed(t *testing.T) {
 	t.Parallel()
 	listed := slices.Sorted(slices.Values(schedule.WarningCodes))
-	if diff := cmp.Diff(slices.Sorted(slices.Values(constants(t, "../input/code.go", "Warn"))), listed); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(constants(t, "../input/problem.go", "Warn"))), listed); diff != "" {
 		t.Errorf("codes of warnings (-constants +listed):\n%s", diff)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -213,4 +215,131 @@ func (s Salt) Check(problems *input.Problems, at string) {
 		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d or %d; take the file as carillon app export wrote it",
 			len(s), olderSaltBytes, SaltBytes)
 	}
+}
+
+// MaxShards is how many shards a broadcast has at most: one for each endpoint of a group, which may have as many from
+// DNS as from other sources.
+const MaxShards = 1000
+
+// Shard is the place of a shard in its broadcast.
+type Shard struct {
+	// Index is from 0 to Total - 1, the place of its endpoint in the order of ids when the broadcast began.
+	Index int `json:"index"`
+	// Total is how many shards the broadcast has.
+	Total int `json:"total"`
+	// Endpoint is the id of the endpoint that the shard was made for. If it is removed, another one gets the shard.
+	Endpoint string `json:"endpoint,omitempty" schema:"Name"`
+}
+
+// ShardCounts count the shards of a parent by outcome.
+type ShardCounts struct {
+	Total     int `json:"total"`
+	Succeeded int `json:"succeeded"`
+	// Superseded are those that their endpoints refused as stale, and Failed those that ended in another way.
+	Superseded int `json:"superseded"`
+	// Those that ended in another way.
+	Failed int `json:"failed"`
+	// Live are those that have not ended.
+	Live int `json:"live"`
+}
+
+// shardCode is the step between the numbers of shards of a kind in databases.
+const shardCode = 16
+
+// Code returns the number of the kind and the shard of a key in databases. Without a shard it is the code of the
+// kind.
+func (k Key) Code() int { return int(k.Kind.Code()) + shardCode*k.Shard }
+
+// SetCode is the inverse of Code. Kind is empty if no kind has the number.
+func (k *Key) SetCode(code int) {
+	k.Kind, _ = KindOfCode(byte(code % shardCode))
+	k.Shard = code / shardCode
+}
+
+// Parent returns the key of the run that a shard is part of; for other runs, the key itself.
+func (k Key) Parent() Key {
+	k.Shard = 0
+	return k
+}
+
+// OfIndex returns the key of the shard of k with that index.
+func (k Key) OfIndex(index int) Key {
+	k.Shard = index + 1
+	return k
+}
+
+// EventOf returns the webhook-id of the run; event is the webhook-id of its fire, see Salt.EventID. Shards have their
+// own, so that a receiver that drops duplicates gets each of them.
+func (k Key) EventOf(event string) string {
+	if !k.Kind.OfTrigger() && k.Kind != KindManual {
+		event += "-" + strconv.FormatInt(k.TriggerID, 32)
+	}
+	if k.Shard == 0 {
+		return event
+	}
+	return event + "-" + strconv.Itoa(k.Shard-1)
+}
+
+// TraceID is the id of a trace, which has all attempts of a run, including those of its shards. It derives from the
+// installation and the id of the run, so nodes that attempt a run one after the other need not exchange it, and
+// installations with the same jobs have different traces.
+type TraceID [16]byte
+
+// SpanID is the id of an attempt in its trace.
+type SpanID [8]byte
+
+// String returns the id as W3C Trace Context writes it.
+func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
+
+// String returns the id as W3C Trace Context writes it.
+func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
+
+// TraceOf returns the trace of a run of an installation.
+func TraceOf(installation, run string) (trace TraceID) {
+	parent, _, _ := strings.Cut(run, "-") // a shard has the trace of its broadcast
+	sum := sha256.Sum256([]byte("trace/" + installation + "/" + parent))
+	copy(trace[:], sum[:])
+	return trace
+}
+
+// SpanOf returns the span of an attempt of a run of an installation.
+func SpanOf(installation, run string, attempt int) (span SpanID) {
+	sum := sha256.Sum256([]byte("span/" + installation + "/" + run + "/" + strconv.Itoa(attempt)))
+	copy(span[:], sum[:])
+	return span
+}
+
+// Sampling is whether the trace of a run is recorded.
+type Sampling uint8
+
+// The kinds of sampling.
+const (
+	SamplingOff Sampling = iota // the node makes no traces
+	NotSampled
+	Sampled
+)
+
+// Requester is the trace context of the request that asked for a run.
+type Requester struct {
+	Trace   TraceID
+	Span    SpanID
+	Sampled bool
+}
+
+var traceparentForm = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-|$)`)
+
+// ParseTraceparent reads a header traceparent. ok is false if it is invalid by W3C Trace Context; ignore it then.
+func ParseTraceparent(text string) (from Requester, ok bool) {
+	parts := traceparentForm.FindStringSubmatch(text)
+	if parts == nil || parts[1] == "ff" || parts[1] == "00" && parts[5] != "" {
+		return from, false
+	}
+	var flags [1]byte
+	for into, part := range map[*string][]byte{&parts[2]: from.Trace[:], &parts[3]: from.Span[:], &parts[4]: flags[:]} {
+		if _, err := hex.Decode(part, []byte(*into)); err != nil {
+			return Requester{}, false
+		}
+	}
+	from.Sampled = flags[0]&1 == 1
+	return from, from.Trace != TraceID{} && binary.BigEndian.Uint64(from.Span[:]) != 0
 }
