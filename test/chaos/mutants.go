@@ -28,7 +28,7 @@ var mutants = []mutant{
 	{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/db/sql.go", "return OfBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return OfBatch(f)"},
+			{"dispatcher/store/db/scan.go", "return OfBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return OfBatch(f)"},
 			{"dispatcher/store/dispatch/record.go", "(b.token IN (SELECT token FROM f)) = b.yes",
 				"(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
 		},
@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the claim inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/dispatch/tx.go", "	all.Claim = db.Writing(won + fires)\n",
+			{"dispatcher/store/dispatch/store.go", "	all.Claim = db.Writing(won + fires)\n",
 				"	rows := f.Rows(3, 5, claimExtra, db.ClaimColumns...)\n	all.Claim = db.Writing(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
 					"		rows+db.Chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
 					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(f)+`)`+fires)\n"},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/dispatch/tx.go",
+		edits: []edit{{"dispatcher/store/dispatch/store.go",
 			"\n		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
@@ -117,7 +117,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "forgetful_alerts", what: "the state of an alert is not stored again once it is there", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/store/definitions/alerts_write.go", "track = excluded.track", "track = alert_states.track"}},
+		edits: []edit{{"dispatcher/store/definitions/alerts.go", "track = excluded.track", "track = alert_states.track"}},
 	},
 	{
 		name: "skipped_instants", what: "a backfill leaves out instants that it has no room for", kills: "none", faults: "none",
@@ -154,8 +154,8 @@ var mutants = []mutant{
 	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/dispatch/tx.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
-			{"dispatcher/store/dispatch/tx.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
+			{"dispatcher/store/dispatch/store.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
+			{"dispatcher/store/dispatch/store.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
 		},
 	},
 }

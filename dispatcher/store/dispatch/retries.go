@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// Parts of the hot statements for retried runs; see db/sql.go for the names.
+// Parts of the hot statements for retried runs; see db/scan.go for the names.
 
 // until is when retries end. If the trigger's next fire ends them, it is at the latest just before that fire, or at
 // once if the fire was claimed already.

@@ -1,3 +1,4 @@
+// Package retention removes history past the retention of its app, in small steps under a lock.
 package retention
 
 import (
@@ -12,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
 )
 
@@ -313,4 +315,17 @@ func (t *Purge) repeat(ctx context.Context, size int, before int64, batch remova
 		}
 	}
 	return nil
+}
+
+// Store removes expired history.
+type Store struct {
+	dispatch    *dispatch.Store
+	definitions *definitions.Store
+	db          *db.DB
+	auditKept   time.Duration // the retention of the audit log
+}
+
+// New returns a store over the database d, which keeps entries of the audit log for auditKept.
+func New(dispatch *dispatch.Store, definitions *definitions.Store, d *db.DB, auditKept time.Duration) *Store {
+	return &Store{dispatch: dispatch, definitions: definitions, db: d, auditKept: auditKept}
 }
