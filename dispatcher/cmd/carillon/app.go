@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -226,4 +227,279 @@ func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
 			"and write a file as @PATH", from, err, d.App)}
 	}
 	return defaults, nil
+}
+
+type appListCommand struct {
+	apiFlags
+	outputFlags
+}
+
+func (l *appListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	all, _, err := allPages(0, func(page input.Page) (client.List[access.App], error) { return api.Apps(ctx, page) })
+	if err != nil {
+		return err
+	}
+	return printList(l.outputFlags, c, all, "APP\tSTATE\tRETENTION\tDESCRIPTION", func(app access.App) []any {
+		return []any{app.Name, stateOfApp(app), app.Retention, app.Description}
+	})
+}
+
+// stateOfApp says whether nodes run the app.
+func stateOfApp(app access.App) stateCell {
+	switch {
+	case app.Bounds != nil && app.Bounds.Suspended:
+		return "suspended by an operator"
+	case app.Enabled:
+		return "enabled"
+	}
+	return "disabled by its owner"
+}
+
+type appShowCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+// Run prints the app, the usage of its quotas, and the jobs outside its bounds.
+func (s *appShowCommand) Run(ctx context.Context, c console) error {
+	api, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	app, err := api.App(ctx, s.App)
+	if err != nil {
+		return err
+	}
+	if app.Bounds == nil || app.Usage == nil {
+		return fmt.Errorf("the node at %s shows no bounds of app %s; it runs an older version", s.Endpoint, s.App)
+	}
+	if s.Output != outputTable {
+		return printObject(s.outputFlags, c, app, nil)
+	}
+	breaks, err := outside(ctx, api, app)
+	if err != nil {
+		return err
+	}
+	var shown lines
+	for _, line := range appLines(app) {
+		shown.add(line[0], line[1])
+	}
+	for _, pause := range app.Pauses {
+		shown.add("pause "+pause.ID, pause.String())
+	}
+	if err := shown.show(c); err != nil {
+		return err
+	}
+	sayBreaks(c.out, breaks)
+	return nil
+}
+
+// appLines returns the lines about an app, as name and value.
+func appLines(app access.App) [][2]string {
+	b, used := app.Bounds, app.Usage
+	state := string(stateOfApp(app))
+	// A missing list is the default; an empty one allows nothing.
+	list := func(entries []string, otherwise string) string {
+		if entries == nil {
+			return otherwise
+		}
+		return cmp.Or(strings.Join(entries, ", "), "none")
+	}
+	var ports []string
+	if b.Egress.Ports != nil {
+		ports = strings.Fields(strings.Trim(fmt.Sprint(b.Egress.Ports), "[]"))
+	}
+	var signed []string
+	for _, s := range b.SignAsNode {
+		signed = append(signed, s.Service+" to "+strings.Join(s.Hosts, ", "))
+	}
+	q := b.Quotas
+	lines := [][2]string{
+		{"app", app.Name}, {"state", state}, {"reason", b.SuspendedReason}, {"suspended", suspendedBy(b.Suspension)},
+		{"retention", fmt.Sprintf("%s, at most %s", app.Retention, q.Retention)},
+		{"aws external id", app.AWSExternalID},
+		{"weight", fmt.Sprint(b.Weight)},
+		{"jobs", fmt.Sprintf("%d of %d", used.Jobs, q.Jobs)},
+		{"triggers", fmt.Sprintf("%d of %d", used.Triggers, q.Triggers)},
+		{"bytes of responses and inputs", fmt.Sprintf("%d of %d", used.BytesKept, q.BytesKept)},
+		{"waiting runs", fmt.Sprintf("at most %d", q.WaitingRuns)},
+		{"runs that follow one", fmt.Sprintf("at most %d, %d after one another", q.ChainRuns, q.ChainDepth)},
+		{"manual runs per minute", fmt.Sprintf("at most %d", q.ManualRunsPerMinute)},
+		{"requests per minute", fmt.Sprintf("at most %d", q.RequestsPerMinute)},
+		{"secrets", list(b.Secrets, "none")},
+		{"hosts", list(b.Egress.Hosts, "any")}, {"ports", list(ports, "any")},
+		{"networks", list(b.Egress.Networks, "public, and what --egress-private of the nodes lists")},
+		{"functions", list(b.Lambda.Functions, "none")}, {"roles", list(b.Lambda.Roles, "none")},
+		{"queues", list(b.SQS.Queues, "none")}, {"roles for queues", list(b.SQS.Roles, "none")},
+		{"topics", list(b.SNS.Topics, "none")}, {"roles for topics", list(b.SNS.Roles, "none")},
+		{"signs as the node", list(signed, "none")},
+	}
+	return lines
+}
+
+// suspendedBy describes who suspended an app, and when; empty if it is not suspended.
+func suspendedBy(s target.Suspension) string {
+	if s.SuspendedAt == nil {
+		return ""
+	}
+	return fmt.Sprintf("by %s at %s", s.SuspendedBy, input.FormatInstant(*s.SuspendedAt))
+}
+
+// outside finds the jobs, with their endpoint groups, and the alerts of an app that break its bounds.
+func outside(ctx context.Context, api *client.Client, app access.App) (*access.Breaks, error) {
+	const page = 100
+	bounds, breaks := app.Bounds.WithDefaults(app.Name), &access.Breaks{}
+	groups := map[string]error{} // their problems
+	for cursor := ""; ; {
+		of, err := api.Groups(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, group := range of.Items {
+			groups[group.Name] = bounds.CheckGroupOfJob(group)
+		}
+		if cursor = of.Next; cursor == "" {
+			break
+		}
+	}
+	alerts, err := api.Alerts(ctx, app.Name, input.Page{Limit: alert.Max})
+	if err != nil {
+		return nil, err
+	}
+	for _, alert := range alerts.Items {
+		breaks.AddAlert(alert, bounds)
+	}
+	for cursor := ""; ; {
+		jobs, err := api.Jobs(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range jobs.Items {
+			var problems input.Problems
+			for _, warning := range job.Warnings {
+				if strings.HasPrefix(warning.Code, "bound_") {
+					problems = append(problems, warning)
+				}
+			}
+			problems.AddError("", groups[job.Target.GroupName()])
+			breaks.Add(job.Name, problems)
+		}
+		if cursor = jobs.Next; cursor == "" {
+			return breaks, nil
+		}
+	}
+}
+
+// sayBreaks prints the jobs and alerts outside the bounds of their app.
+func sayBreaks(w io.Writer, breaks *access.Breaks) {
+	if breaks.None() {
+		return
+	}
+	say := func(name string, problems []input.Problem) {
+		for _, problem := range problems {
+			fmt.Fprintf(w, "  %s: %s\n", plain(name), plain(problem.Message))
+		}
+	}
+	if breaks.Count > 0 {
+		fmt.Fprintf(w, "\nJobs outside the bounds: %d. Their attempts fail with class bounds:\n", breaks.Count)
+	}
+	for _, job := range breaks.Jobs {
+		say(job.Job, job.Problems)
+	}
+	if n := len(breaks.Alerts); n > 0 {
+		fmt.Fprintf(w, "\nAlerts outside the bounds: %d. Their notifications fail with class bounds:\n", n)
+	}
+	for _, alert := range breaks.Alerts {
+		say(alert.Alert, alert.Problems)
+	}
+}
+
+type appBoundsCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+	Set string `placeholder:"JSON|@FILE|-" help:"Set the bounds to this JSON, that of a file, or that of standard input. Bounds that it leaves out get their defaults."`
+}
+
+// Run sets the bounds if flags say so, and prints them as JSON.
+func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
+	api, err := b.client(ctx)
+	if err != nil {
+		return err
+	}
+	var app access.App
+	if b.Set == "" {
+		app, err = api.App(ctx, b.App)
+	} else {
+		var bounds target.Bounds
+		if bounds, err = b.read(c); err == nil {
+			app, err = api.SetBounds(ctx, b.App, func(old *target.Bounds) { *old = bounds })
+		}
+	}
+	if err != nil {
+		return err
+	}
+	sayBreaks(c.err, app.Breaks)
+	return printJSON(c.out, app.Bounds)
+}
+
+type appSuspendCommand struct {
+	apiFlags
+	App    string `arg:"" help:"Name of the app."`
+	Reason string `required:"" help:"Why; the app's owner sees it."`
+}
+
+func (s *appSuspendCommand) Run(ctx context.Context, c console) error {
+	return s.suspend(ctx, c, s.App, true, s.Reason)
+}
+
+type appResumeCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+func (r *appResumeCommand) Run(ctx context.Context, c console) error {
+	return r.suspend(ctx, c, r.App, false, "")
+}
+
+func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended bool, reason string) error {
+	api, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	app, err := api.SetBounds(ctx, name, func(b *target.Bounds) { b.Suspended, b.SuspendedReason = suspended, reason })
+	if err != nil {
+		return err
+	}
+	switch {
+	case suspended:
+		_, err = fmt.Fprintf(c.out, "app %s is suspended: nodes begin no attempt for it; attempts in flight end\n", name)
+	case app.Enabled:
+		_, err = fmt.Fprintf(c.out, "app %s goes on; fires that were missed follow the misfire_policy of their triggers\n", name)
+	default:
+		_, err = fmt.Fprintf(c.out, "app %s is not suspended any more, and stays disabled by its owner\n", name)
+	}
+	return err
+}
+
+// read decodes bounds as the API does.
+func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
+	text, from, err := readJSON(c, b.Set)
+	if err != nil {
+		return bounds, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(&bounds); err == nil && decoder.More() {
+		err = errors.New("there is more than one JSON value")
+	}
+	if err != nil {
+		return bounds, &usageError{fmt.Errorf("--set: %s: %w; take the JSON that carillon app bounds %s prints, "+
+			"and write a file as @PATH", from, err, b.App)}
+	}
+	return bounds, nil
 }

@@ -3,10 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"reflect"
@@ -17,8 +21,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // version is set by the build.
@@ -253,4 +260,116 @@ type versionCommand struct{}
 func (versionCommand) Run(c console) error {
 	_, err := fmt.Fprintf(c.out, "carillon %s\n%s\n", version, node.DescribeZones())
 	return err
+}
+
+// Exit codes, for scripts. docs/reference/cli.md lists them.
+const (
+	exitFailure     = 1 // any failure other than those below
+	exitUsage       = 2 // a flag, variable or argument is invalid, or the database cannot be opened
+	exitTooNew      = 3 // the database schema is newer than this program
+	exitMissing     = 4 // a named object does not exist, or is invisible to the token
+	exitRefused     = 5 // the token is refused, or lacks a scope or an app
+	exitConflict    = 6 // the state of the object does not permit it, or another client has changed it
+	exitUnreachable = 7 // the API cannot be reached, or is overloaded
+	exitNegative    = 8 // the command worked and found a problem: a failed run, an unexplained fire, an error in a file
+)
+
+// usageError is an invalid flag or variable.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// negativeError means that a command found a problem in what it examined.
+type negativeError struct{ error }
+
+func (e *negativeError) Unwrap() error { return e.error }
+
+// fail prints an error and returns its exit code.
+func fail(c console, err error) int {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(c.err, "carillon:", plain(line))
+	}
+	var usage *usageError
+	var invalid *node.InvalidError
+	var negative *negativeError
+	switch {
+	case errors.Is(err, dispatcher.ErrSchemaTooNew):
+		return exitTooNew
+	case errors.As(err, &usage), errors.As(err, &invalid):
+		return exitUsage
+	case errors.As(err, &negative):
+		return exitNegative
+	}
+	return exitCodeOfAPI(err)
+}
+
+func exitCodeOfAPI(err error) int {
+	var refused *client.Error
+	var unanswered *url.Error // the client of the API returns it
+	switch {
+	case errors.Is(err, client.ErrForeign):
+		return exitFailure
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return exitMissing
+	case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrPrecondition):
+		return exitConflict
+	case errors.As(err, &unanswered):
+		return exitUnreachable
+	case !errors.As(err, &refused):
+		return exitFailure
+	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden, client.HasCode(refused, input.CodeBoundOperator):
+		return exitRefused
+	case refused.Status == http.StatusTooManyRequests, refused.Status >= http.StatusBadGateway:
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// completionScripts are scripts in which a case for each command takes the place of @cases@.
+//
+//go:embed completion
+var completionScripts embed.FS
+
+// completionCommand prints a script that completes commands and flags.
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
+}
+
+// Run prints the script, which works without this program.
+func (s *completionCommand) Run(c console, parsed *kong.Context) error {
+	script, err := completionScripts.ReadFile("completion/carillon." + s.Shell)
+	if err != nil {
+		return err
+	}
+	form := map[string]string{"fish": "        case %q\n            string split ' ' -- %q"}[s.Shell]
+	var cases []string
+	for _, one := range completionsOf(parsed.Model.Node, "") {
+		cases = append(cases, fmt.Sprintf(cmp.Or(form, "  %q) echo %q ;;"), one.command, one.words))
+	}
+	_, err = io.WriteString(c.out, strings.ReplaceAll(string(script), "@cases@", strings.Join(cases, "\n")))
+	return err
+}
+
+// completions are the words that may follow a command.
+type completions struct{ command, words string }
+
+func completionsOf(node *kong.Node, command string) []completions {
+	var words []string
+	var below []completions
+	for _, child := range node.Children {
+		if child.Hidden {
+			continue
+		}
+		words = append(words, child.Name)
+		below = append(below, completionsOf(child, strings.TrimSpace(command+" "+child.Name))...)
+	}
+	for _, argument := range node.Positional {
+		words = append(words, argument.EnumSlice()...)
+	}
+	for _, group := range node.AllFlags(true) {
+		for _, flag := range group {
+			words = append(words, "--"+flag.Name)
+		}
+	}
+	return append([]completions{{command, strings.Join(words, " ")}}, below...)
 }

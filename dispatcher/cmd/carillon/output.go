@@ -3,15 +3,23 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/alecthomas/kong"
+
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -247,4 +255,218 @@ func (p *progress) say(n int) {
 		p.last = now
 		fmt.Fprintf(p.c.err, "carillon: %d %s so far\n", n, p.what)
 	}
+}
+
+// pageSize is how many items a command requests at once.
+const pageSize = 500
+
+// allPages reads page after page, at most most items in all; 0 means no limit. more reports whether others remain.
+func allPages[T any](most int, read func(input.Page) (client.List[T], error)) (all []T, more bool, err error) {
+	page := input.Page{Limit: pageSize}
+	for {
+		if left := most - len(all); most > 0 && left < page.Limit {
+			page.Limit = left
+		}
+		list, err := read(page)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, list.Items...)
+		page.Cursor = list.Next
+		switch {
+		case list.Next == "":
+			return all, false, nil
+		case most > 0 && len(all) >= most:
+			return all, true, nil
+		}
+	}
+}
+
+// appsOr returns the named app, or without a name all apps that the token may see.
+func appsOr(ctx context.Context, api *client.Client, name string) ([]string, error) {
+	if name != "" {
+		return []string{name}, nil
+	}
+	all, _, err := allPages(0, func(page input.Page) (client.List[access.App], error) { return api.Apps(ctx, page) })
+	names := make([]string, len(all))
+	for i, app := range all {
+		names[i] = app.Name
+	}
+	return names, err
+}
+
+// appListFlags are the flags of commands that list objects of one app or of all apps.
+type appListFlags struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// listOf reads a page of an app's objects.
+type listOf[T any] func(api *client.Client, ctx context.Context, app string, page input.Page) (client.List[T], error)
+
+// listBy lists by a method of the client, such as (*client.Client).Calendars.
+func listBy[T any](read func(*client.Client, context.Context, string, input.Page) (client.List[T], error)) listOf[T] {
+	return read
+}
+
+func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) ([]T, error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[T], error) { return list(api, ctx, app, page) })
+	return all, err
+}
+
+// show prints the objects of the app, or without one of all apps that the token may see.
+func (list listOf[T]) show(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
+	}
+	var all []T
+	read := newProgress(c, "rows")
+	for _, app := range apps {
+		found, err := list.all(ctx, api, app)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+		read.say(len(all))
+	}
+	return printList(l.outputFlags, c, all, titles, row)
+}
+
+// opener are the flags of a command that name one object of an app.
+type opener interface {
+	// open returns a client, and the names of the app and the object.
+	open(ctx context.Context) (api *client.Client, app, name string, err error)
+	form() outputFlags
+}
+
+// printNamed prints the object that flags name. read is a method of the client such as
+// (*client.Client).Calendar; show adds the lines for people.
+func printNamed[T any](ctx context.Context, c console, of opener,
+	get func(*client.Client, context.Context, string, string) (T, error), show func(*lines, T)) error {
+	api, app, name, err := of.open(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := get(api, ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printObject(of.form(), c, found, func(l *lines) { show(l, found) })
+}
+
+// cutPath splits an argument such as APP/JOB/TRIGGER; parts after the required ones may be missing.
+func cutPath(argument, form string, required int) ([]string, error) {
+	parts := strings.Split(argument, "/")
+	most := strings.Count(form, "/") + 1
+	valid := len(parts) >= required && len(parts) <= most
+	for _, part := range parts {
+		valid = valid && part != ""
+	}
+	if !valid {
+		return nil, &usageError{fmt.Errorf("argument %s is not %s", input.Echo(argument), form)}
+	}
+	return append(parts, make([]string, most-len(parts))...), nil
+}
+
+// ofFlags name what a list is about.
+type ofFlags struct {
+	Of string `arg:"" optional:"" name:"app[/job[/trigger]]" help:"Only of this app, job or trigger, such as billing, billing/invoices or billing/invoices/berlin. Default: all that the token may see."`
+}
+
+// names returns the names of the app, the job and the trigger; empty: all.
+func (f ofFlags) names() (app, job, trigger string, err error) {
+	return cutOf(f.Of, "APP[/JOB[/TRIGGER]]")
+}
+
+// ofJobFlags name what a list is about that knows no triggers.
+type ofJobFlags struct {
+	Of string `arg:"" optional:"" name:"app[/job]" help:"Only of this app or job, such as billing or billing/invoices. Default: all that the token may see."`
+}
+
+// names returns the names of the app and the job; empty: all.
+func (f ofJobFlags) names() (app, job string, err error) {
+	app, job, _, err = cutOf(f.Of, "APP[/JOB]")
+	return app, job, err
+}
+
+func cutOf(argument, form string) (app, job, trigger string, err error) {
+	if argument == "" {
+		return "", "", "", nil
+	}
+	names, err := cutPath(argument, form, 1)
+	if err != nil {
+		return "", "", "", err
+	}
+	names = append(names, "") // the form may have no trigger
+	return names[0], names[1], names[2], nil
+}
+
+// named returns a client, and the names in an argument such as APP/JOB.
+func (a *apiFlags) named(ctx context.Context, argument, form string) (api *client.Client, app, name string, err error) {
+	names, err := cutPath(argument, form, 2)
+	if err != nil {
+		return nil, "", "", err
+	}
+	api, err = a.client(ctx)
+	return api, names[0], names[1], err
+}
+
+// periodFlags bound a list in time.
+type periodFlags struct {
+	Since string `placeholder:"TIME" help:"Only from here on: a duration before now such as 24h, or an instant in RFC 3339."`
+	Until string `placeholder:"TIME" help:"Only up to here, as --since."`
+}
+
+// period parses the flags; a time is zero if its flag is not given.
+func (p periodFlags) period(now time.Time) (from, to time.Time, err error) {
+	for _, flag := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"since", p.Since, &from}, {"until", p.Until, &to}} {
+		var problem error
+		if *flag.into, problem = moment(flag.text, now); problem != nil {
+			err = errors.Join(err, fmt.Errorf("--%s: %w", flag.name, problem))
+		}
+	}
+	if err != nil {
+		err = &usageError{err}
+	}
+	return from, to, err
+}
+
+// moment parses a duration before now, such as 2h or 2h ago, or a time; zero if text is empty.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := input.ParseInstant(text); err == nil {
+		return at, nil
+	}
+	var ago input.Duration
+	if err := ago.UnmarshalText([]byte(strings.TrimSuffix(text, " ago"))); err == nil && ago >= 0 {
+		return now.Add(-ago.Std()), nil
+	}
+	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",
+		input.Echo(text))
+}
+
+// plainNumber parses a decimal flag. Kong's own mapper reads 010 as eight, and accepts 0x10 and 1_000.
+func plainNumber(ctx *kong.DecodeContext, target reflect.Value) error {
+	value, err := ctx.Scan.PopValue("number")
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprint(value.Value)
+	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return fmt.Errorf("%s is not a plain number such as 10", input.Echo(text))
+	}
+	target.SetInt(n)
+	return nil
 }

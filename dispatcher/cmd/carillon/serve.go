@@ -2,7 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 )
@@ -104,3 +110,88 @@ type lifecycleEC2Command struct{ node.EC2Agent }
 
 // Run waits until the instance is about to end, and stops its node.
 func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error { return l.Await(ctx, c.err) }
+
+// secretCommand manages the keys of stored secrets.
+type secretCommand struct {
+	Key    secretKeyCommand    `cmd:"" help:"Print a new key, or write it to a file. With --kms, only AWS KMS can decrypt it." example:"carillon secret key --out new.key"`
+	Rewrap secretRewrapCommand `cmd:"" help:"Encrypt all stored secrets with the first key, so that you can remove the others." example:"carillon secret rewrap --database postgres://carillon@db/carillon --secret-keys-file keys"`
+}
+
+// secretKeyCommand creates a key.
+type secretKeyCommand struct {
+	KMS string `name:"kms" placeholder:"ARN" help:"Have this key of AWS KMS create the key and encrypt it. Nodes have KMS decrypt it when they start."`
+	Out string `placeholder:"FILE" help:"Write the key to a new file that only its owner can read, instead of printing it."`
+}
+
+func (s *secretKeyCommand) Run(ctx context.Context, c console) error {
+	key := newKey()
+	if s.KMS != "" {
+		var err error
+		if key, err = node.NewKMSKey(ctx, s.KMS); err != nil {
+			return err
+		}
+	}
+	if s.Out != "" {
+		return writeNewFile(s.Out, key+"\n")
+	}
+	_, err := fmt.Fprintln(c.out, key)
+	return err
+}
+
+func newKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails since Go 1.24
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// secretRewrapCommand encrypts the data keys again.
+type secretRewrapCommand struct {
+	node.DatabaseFlag
+	node.KeysFlag
+}
+
+func (r *secretRewrapCommand) Validate() error { return r.DatabaseFlag.Check() }
+
+// Run encrypts the data keys with the first key, and prints their count.
+func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
+	keys, err := r.Keys(ctx)
+	if err == nil && keys == nil {
+		err = &usageError{errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): " +
+			"set the new key, followed by the old ones")}
+	}
+	if err != nil {
+		return err
+	}
+	s, err := r.Open(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	count, err := s.RewrapSecrets(ctx, byCommandLine())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%d secrets encrypted with key %s\n", count, keys.Current())
+	return err
+}
+
+// writeNewFile writes a file that only its owner can read, whatever the umask. It creates the file
+// atomically and never replaces an existing one.
+func writeNewFile(path, text string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("--out %s: the file exists and may hold keys that stored secrets need; name one that does not exist", path)
+		}
+		return err
+	}
+	return nil
+}
