@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -434,52 +433,3 @@ func (m *metrics) began(r plan.Held, call *target.Call, after time.Duration, at 
 	m.load.began(after)
 	m.apps.Of(call.App).lateness.observe(after, call, at)
 }
-
-// ended counts the end of an attempt, and logs one that failed.
-func (e *Engine) ended(ctx context.Context, a *attempt) {
-	// An attempt that was not resolved, such as one of a deleted job, has no call.
-	of := e.metrics.apps.Of(cmp.Or(a.call.App, a.run.Queue.App))
-	if counter, known := of.attempts[a.outcome.State]; known {
-		counter.Inc()
-	}
-	if counter, known := of.credentials[view.CredentialReasonOf(a.outcome.Class, a.outcome.HTTPStatus)]; known {
-		counter.Inc()
-	}
-	switch a.outcome.State {
-	case run.Failed, run.TimedOut, run.Lost:
-		e.logFailure(ctx, a, of.lines)
-	}
-}
-
-// timeAttempt notes how long a request took.
-func (e *Engine) timeAttempt(a *attempt) {
-	if seconds, known := e.metrics.seconds[attemptKey{a.call.Target.Kind(), a.outcome.State}]; known && !a.outcome.NotSent {
-		seconds.observe(a.outcome.EndedAt.Sub(a.outcome.StartedAt), &a.call, a.outcome.EndedAt)
-	}
-}
-
-// logFailure logs an attempt that failed, if its app has a line left. It leaves the target's message out: that may
-// contain any text, and the run has it.
-func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *limit.Lines) {
-	left, log := lines.May("attempt failed", a.outcome.EndedAt)
-	if left > 0 {
-		e.log.InfoContext(ctx, "failed attempts not logged", "app", cmp.Or(a.call.App, a.run.Queue.App), "count", left)
-	}
-	if !log {
-		return
-	}
-	attributes := []slog.Attr{
-		slog.String("run", a.run.String()), slog.String("app", cmp.Or(a.call.App, a.run.Queue.App)), slog.String("job", a.call.Job),
-		slog.String("trigger", a.call.Trigger), slog.Int("attempt", a.run.Attempt), slog.String("node", a.run.Node.String()),
-		slog.String("state", string(a.outcome.State)), slog.String("class", string(a.outcome.Class)),
-		slog.Int("http_status", a.outcome.HTTPStatus), slog.String("took", a.outcome.EndedAt.Sub(a.outcome.StartedAt).String()),
-	}
-	if a.call.Sampling == run.Sampled {
-		attributes = append(attributes, slog.String("trace_id", a.call.TraceID().String()))
-	}
-	e.log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", attributes...)
-}
-
-// linesPerSecond is how many failed attempts of an app a node logs in a second. A target that is down can fail
-// thousands, and the log has to show other apps, too.
-const linesPerSecond = 10
