@@ -183,22 +183,9 @@ func (r *request) auditQuery() (access.AuditQuery, error) {
 		input.CheckEnum(&problems, "/order", "order", order, []string{"latest", "oldest"})
 	}
 	checkOrder(&problems, query.From, query.To)
-	if values.Has("app") {
-		query.Apps = []string{values.Get("app")}
-		input.CheckName(&problems, "/app", values.Get("app"))
-	}
-	if err := problems.Err(); err != nil {
-		return query, err
-	}
-	if len(r.Token.Apps) == 0 {
-		return query, nil
-	}
-	if query.Apps == nil {
-		query.Apps = r.Token.Apps
-	} else if !r.MaySee(query.Apps[0]) {
-		return query, r.NotBound(query.Apps[0])
-	}
-	return query, nil
+	var err error
+	query.Apps, err = r.queriedApps(&problems)
+	return query, err
 }
 
 func isAuditID(text string) bool {

@@ -55,9 +55,6 @@ func (a *API) searchRuns(r *request) (response, error) {
 	r.checkFilters(&problems, "error", "id")
 	query.Page.Labels, err = r.labels()
 	problems.AddError("", err)
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
 	if query.Apps, err = a.overviewApps(r, &problems); err != nil {
 		return response{}, err
 	}

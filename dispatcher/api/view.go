@@ -20,21 +20,43 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
-// overviewApps returns the apps of a route over all apps: the one in the query, or those of the token; empty: all.
-func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
-	app := r.URL.Query().Get("app")
-	if !r.URL.Query().Has("app") {
-		return r.Token.Apps, nil
+// queriedApps returns the apps of a route over all apps: the one in the query, or those of the token; empty: all. The
+// error has the problems of the query, too.
+func (r *request) queriedApps(problems *input.Problems) ([]string, error) {
+	app, given := r.URL.Query().Get("app"), r.URL.Query().Has("app")
+	if given {
+		input.CheckName(problems, "/app", app)
 	}
-	input.CheckName(problems, "/app", app)
 	if err := problems.Err(); err != nil {
 		return nil, err
+	}
+	if !given {
+		return r.Token.Apps, nil
 	}
 	if !r.MaySee(app) {
 		return nil, r.NotBound(app)
 	}
-	_, err := a.store.App(r.Context(), app)
-	return []string{app}, err
+	return []string{app}, nil
+}
+
+// overviewApps is queriedApps for apps that have to exist.
+func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
+	apps, err := r.queriedApps(problems)
+	if err == nil && r.URL.Query().Has("app") {
+		_, err = a.store.App(r.Context(), apps[0])
+	}
+	return apps, err
+}
+
+// evaluated serves the result of a computation that takes one of the node's places for evaluations.
+func evaluated[T any](a *API, r *request, most time.Duration, compute func(context.Context) (T, error)) (response, error) {
+	ctx, done, err := a.gate.Evaluate(r.Request, most)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	found, err := compute(ctx)
+	return response{body: found}, err
 }
 
 // listJobSummaries lists jobs of all apps by app and name, without their definitions. A token that is bound to apps
@@ -128,9 +150,6 @@ func (a *API) getUpcomingFires(r *request) (response, error) {
 		}
 	}
 	apps, err := a.overviewApps(r, &problems)
-	if err == nil {
-		err = problems.Err()
-	}
 	if err != nil {
 		return response{}, err
 	}
@@ -180,13 +199,9 @@ func (a *API) getTimeline(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	defer done()
-	page, err := a.store.Timeline(ctx, query)
-	return response{body: page}, err
+	return evaluated(a, r, gate.EvaluationTimeout, func(ctx context.Context) (view.Timeline, error) {
+		return a.store.Timeline(ctx, query)
+	})
 }
 
 // getStatistics counts the runs and misfires of each UTC day. A run counts on the day of its scheduled time if it ended
@@ -194,27 +209,11 @@ func (a *API) getTimeline(r *request) (response, error) {
 // are kept for 400 days.
 func (a *API) getStatistics(r *request) (response, error) {
 	var problems input.Problems
-	values := r.URL.Query()
 	query := view.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
-	if values.Has("app") {
-		query.Apps = []string{values.Get("app")}
-		input.CheckName(&problems, "/app", values.Get("app"))
-	}
 	checkOrder(&problems, query.From, query.To)
-	if err := problems.Err(); err != nil {
+	var err error
+	if query.Apps, err = a.overviewApps(r, &problems); err != nil {
 		return response{}, err
-	}
-	switch {
-	case len(r.Token.Apps) == 0:
-	case query.Apps == nil:
-		query.Apps = r.Token.Apps
-	case !r.MaySee(query.Apps[0]):
-		return response{}, r.NotBound(query.Apps[0])
-	}
-	if values.Has("app") {
-		if _, err := a.store.App(r.Context(), query.Apps[0]); err != nil {
-			return response{}, err
-		}
 	}
 	found, err := a.store.Statistics(r.Context(), query)
 	return response{body: found}, err
@@ -255,13 +254,9 @@ func (a *API) preview(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	defer done()
-	found, err := asked.Preview(ctx, calendars, now)
-	return response{body: found}, err
+	return evaluated(a, r, gate.EvaluationTimeout, func(ctx context.Context) (view.Preview, error) {
+		return asked.Preview(ctx, calendars, now)
+	})
 }
 
 const (
@@ -432,13 +427,9 @@ func (a *API) verifyApp(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, gate.VerifyTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	defer done()
-	page, err := verify.Ledger(ctx, a.store, query)
-	return response{body: page}, err
+	return evaluated(a, r, gate.VerifyTimeout, func(ctx context.Context) (verify.Page, error) {
+		return verify.Ledger(ctx, a.store, query)
+	})
 }
 
 // explainInstant explains the result of one scheduled time of a trigger.
@@ -452,15 +443,10 @@ func (a *API) explainInstant(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	defer done()
-	found, err := verify.Explain(ctx, a.store, verify.ExplainQuery{
-		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"), At: at,
+	query := verify.ExplainQuery{App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"), At: at}
+	return evaluated(a, r, gate.EvaluationTimeout, func(ctx context.Context) (verify.Explanation, error) {
+		return verify.Explain(ctx, a.store, query)
 	})
-	return response{body: found}, err
 }
 
 // getStrip shows the latest and the next scheduled times of a trigger, with their results. Each cell has the
@@ -475,13 +461,9 @@ func (a *API) getStrip(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.gate.Evaluate(r.Request, gate.EvaluationTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	defer done()
-	found, err := verify.Strip(ctx, a.store, query)
-	return response{body: found}, err
+	return evaluated(a, r, gate.EvaluationTimeout, func(ctx context.Context) (view.Strip, error) {
+		return verify.Strip(ctx, a.store, query)
+	})
 }
 
 // count reads a query parameter that is a number from 0 to most.

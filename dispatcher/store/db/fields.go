@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,6 +197,30 @@ func OptionalColumn(t **time.Time) any {
 // DurationColumn stores milliseconds.
 func DurationColumn(d *input.Duration) any {
 	return converted[input.Duration, int64]{d, Millis, ToMillis}
+}
+
+// JSONColumn stores a value as JSON. Scanning NULL leaves it as it is; text of another form is an error that
+// IsUnreadable recognises.
+func JSONColumn(at any) any { return jsonColumn{at} }
+
+type jsonColumn struct{ at any }
+
+// Scan decodes the text of the column.
+func (j jsonColumn) Scan(src any) error {
+	var text sql.Null[string]
+	if err := text.Scan(src); err != nil || !text.Valid {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text.V), j.at); err != nil {
+		return AsUnreadable(err)
+	}
+	return nil
+}
+
+// Value encodes the value.
+func (j jsonColumn) Value() (driver.Value, error) {
+	text, err := json.Marshal(j.at)
+	return string(text), err
 }
 
 // LabelsColumn stores labels as a text.

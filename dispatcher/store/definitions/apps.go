@@ -204,10 +204,6 @@ func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access
 
 func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBefore, app access.App, c access.AppChange) (
 	stored access.App, err error) {
-	encoded, err := json.Marshal(c.Bounds)
-	if err != nil {
-		return stored, err
-	}
 	defaults, err := writtenDefaults(app)
 	if err != nil {
 		return stored, err
@@ -239,7 +235,7 @@ func (s *Store) writePutApp(ctx context.Context, t *dispatch.Tx, b access.AppBef
 		RETURNING ` + appColumns
 	stored, found, err := db.First(ctx, t, scanApp, put,
 		run.AppID(app.Name), app.Name, app.Description, c.Enabled, t.At.UnixMilli(), expected,
-		app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
+		app.Enabled, cmp.Or(app.Retention, input.DefaultRetention).Std().Milliseconds(), db.JSONColumn(c.Bounds), newExternalID(), defaults,
 		[]byte(run.NewSalt()))
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition

@@ -3,7 +3,6 @@ package definitions
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,12 +24,8 @@ func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.C
 	}
 	// $1 id of an app, which may be deleted
 	const stored = `SELECT bounds FROM apps WHERE id = $1`
-	text, found, err := db.First(ctx, s.db.Read, db.ScanText, stored, run.AppID(app.Name))
 	var bounds target.Bounds
-	if err == nil && found {
-		err = json.Unmarshal([]byte(text), &bounds)
-	}
-	if err != nil {
+	if _, err := db.ReadRow(ctx, s.db.Read, []any{db.JSONColumn(&bounds)}, stored, run.AppID(app.Name)); err != nil {
 		return target.Quotas{}, fmt.Errorf("bounds of app %s: %w", app.Name, err)
 	}
 	return bounds.WithDefaults(app.Name).Quotas, nil
@@ -47,10 +42,6 @@ func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Exp
 		return access.App{}, err
 	}
 	decided, err := before.Put(export.App, t.By, t.At)
-	if err != nil {
-		return access.App{}, err
-	}
-	encoded, err := json.Marshal(decided.Bounds)
 	if err != nil {
 		return access.App{}, err
 	}
@@ -87,7 +78,7 @@ func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Exp
 	a := export.App
 	app, found, err := db.First(ctx, t, scanApp, put, run.AppID(a.Name), a.Name, a.Description, false, until,
 		cmp.Or(a.Retention, input.DefaultRetention).Std().Milliseconds(),
-		max(a.Revision, 1), t.At.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults,
+		max(a.Revision, 1), t.At.UnixMilli(), since.UnixMilli(), export.Installation, db.JSONColumn(decided.Bounds), externalID, defaults,
 		append([]byte{}, export.Salt...)) // not NULL
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition

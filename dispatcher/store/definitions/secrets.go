@@ -161,12 +161,8 @@ func writeVersions(ctx context.Context, t *dispatch.Tx, owner secretOwner, seale
 			versions[path] = before[path]
 		}
 	}
-	encoded, err := json.Marshal(versions)
-	if err != nil {
-		return err
-	}
 	// $1 versions, $2 owner
-	return t.Exec(ctx, `UPDATE `+owner.table+` SET secret_versions = $1 WHERE id = $2`, string(encoded), owner.id)
+	return t.Exec(ctx, `UPDATE `+owner.table+` SET secret_versions = $1 WHERE id = $2`, db.JSONColumn(versions), owner.id)
 }
 
 func putSealed(ctx context.Context, t *dispatch.Tx, r sealedRow) error {

@@ -23,20 +23,14 @@ const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, las
 
 func scanToken(row db.Scanner) (access.APIToken, error) {
 	var token access.APIToken
-	var hash, scopes, apps string
-	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, db.OptionalColumn(&token.ExpiresAt),
-		db.OptionalColumn(&token.LastUsedAt), db.OptionalColumn(&token.RotatedUntil), &token.Revision,
-		db.InstantColumn(&token.CreatedAt)); err != nil {
-		return token, err
+	var hash string
+	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, db.JSONColumn(&token.Scopes), db.JSONColumn(&token.Apps),
+		db.OptionalColumn(&token.ExpiresAt), db.OptionalColumn(&token.LastUsedAt), db.OptionalColumn(&token.RotatedUntil),
+		&token.Revision, db.InstantColumn(&token.CreatedAt)); err != nil {
+		return token, fmt.Errorf("token %s: %w", token.Name, err)
 	}
 	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
 		return token, fmt.Errorf("token %s: hash: %w", token.Name, err)
-	}
-	if err := json.Unmarshal([]byte(scopes), &token.Scopes); err != nil {
-		return token, fmt.Errorf("token %s: scopes: %w", token.Name, err)
-	}
-	if err := json.Unmarshal([]byte(apps), &token.Apps); err != nil {
-		return token, fmt.Errorf("token %s: apps: %w", token.Name, err)
 	}
 	if len(token.Apps) == 0 {
 		token.Apps = nil // earlier builds stored an empty list for a token bound to no app
@@ -55,15 +49,12 @@ func (s *Store) CreateToken(ctx context.Context, token access.APIToken) error {
 
 // createToken inserts a token; ErrPrecondition if its name is taken.
 func createToken(ctx context.Context, t *dispatch.Tx, token access.APIToken) (access.APIToken, error) {
-	scopes, apps, err := encodedToken(token)
-	if err != nil {
-		return token, err
-	}
 	// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
 	const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ` + tokenColumns
 	stored, created, err := db.First(ctx, t, scanToken, insert, token.ID, token.Name, token.Description,
-		hex.EncodeToString(token.Hash[:]), scopes, apps, db.OptionalColumn(&token.ExpiresAt), t.At.UnixMilli())
+		hex.EncodeToString(token.Hash[:]), db.JSONColumn(token.Scopes), db.JSONColumn(token.Apps), db.OptionalColumn(&token.ExpiresAt),
+		t.At.UnixMilli())
 	if err != nil {
 		return token, err
 	}
@@ -71,15 +62,6 @@ func createToken(ctx context.Context, t *dispatch.Tx, token access.APIToken) (ac
 		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 	}
 	return stored, auditToken(ctx, t, "create", access.APIToken{}, stored)
-}
-
-func encodedToken(token access.APIToken) (scopes, apps string, err error) {
-	s, err := json.Marshal(token.Scopes)
-	if err != nil {
-		return "", "", err
-	}
-	a, err := json.Marshal(token.Apps)
-	return string(s), string(a), err
 }
 
 // PutToken creates a token, or changes everything but its secret.
@@ -91,15 +73,11 @@ func (s *Store) PutToken(ctx context.Context, token access.APIToken, change inpu
 	r.Decide = func(b access.TokensBefore, now time.Time) (access.APIToken, error) { return b.Put(token, change, now) }
 	r.Write = func(ctx context.Context, t *dispatch.Tx, b access.TokensBefore, decided access.APIToken) (access.APIToken, error) {
 		if old, exists := b.Named(token.Name); exists {
-			scopes, apps, err := encodedToken(decided)
-			if err != nil {
-				return decided, err
-			}
 			// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
 			const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
 				WHERE name = $1 RETURNING ` + tokenColumns
-			stored, _, err := db.First(ctx, t, scanToken, update, decided.Name, decided.Description, scopes, apps,
-				db.OptionalColumn(&decided.ExpiresAt))
+			stored, _, err := db.First(ctx, t, scanToken, update, decided.Name, decided.Description, db.JSONColumn(decided.Scopes),
+				db.JSONColumn(decided.Apps), db.OptionalColumn(&decided.ExpiresAt))
 			if err != nil {
 				return decided, err
 			}
@@ -237,15 +215,9 @@ const sessionColumns = `id, hash, token_id, identity, rules, created_at, used_at
 func scanSession(row db.Scanner) (access.Session, error) {
 	var s access.Session
 	var hash, tokenID string
-	var identity *string
-	if err := row.Scan(&s.ID, &hash, &tokenID, &identity, &s.Rules, db.InstantColumn(&s.CreatedAt), db.InstantColumn(&s.UsedAt),
+	if err := row.Scan(&s.ID, &hash, &tokenID, db.JSONColumn(&s.Token), &s.Rules, db.InstantColumn(&s.CreatedAt), db.InstantColumn(&s.UsedAt),
 		db.InstantColumn(&s.EndsAt)); err != nil {
 		return s, err
-	}
-	if identity != nil {
-		if err := json.Unmarshal([]byte(*identity), &s.Token); err != nil {
-			return s, fmt.Errorf("session %s: identity: %w", s.ID, err)
-		}
 	}
 	s.Token.ID = tokenID
 	_, err := hex.Decode(s.Hash[:], []byte(hash))

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,10 +94,6 @@ func KeyArgs(key run.Key) []any {
 
 // Broadcast spreads a run that a node holds.
 func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
-	list, err := json.Marshal(endpoints)
-	if err != nil {
-		return false, err
-	}
 	s.Rollbacks.handedBack(r.Key)
 	if err := s.unfoldRuns(ctx, []run.HeldRun{r}); err != nil {
 		return false, fmt.Errorf("broadcast run %s: %w", r.Key, err)
@@ -119,7 +114,7 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 			return err
 		}
 		t.Notify(dispatcher.Notification{Adopt: true})
-		return spread(ctx, t, r, endpoints, string(list))
+		return spread(ctx, t, r, endpoints)
 	})
 	if err != nil {
 		return false, fmt.Errorf("broadcast run %s: %w", r.Key, err)
@@ -128,11 +123,11 @@ func (s *Store) Broadcast(ctx context.Context, r run.HeldRun, endpoints []string
 }
 
 // spread queues the shards of a run: new ones for each endpoint, or those held for it.
-func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string, list string) error {
+func spread(ctx context.Context, t *Tx, run run.HeldRun, endpoints []string) error {
 	key := append(KeyArgs(run.Key), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
 	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
-	first, err := t.Affect(ctx, note, append(key[:3:3], list)...)
+	first, err := t.Affect(ctx, note, append(key[:3:3], db.JSONColumn(endpoints))...)
 	if err != nil {
 		return err
 	}
@@ -160,13 +155,7 @@ func (s *Store) BroadcastEndpoints(ctx context.Context, key run.Key) ([]string, 
 func EndpointsOf(ctx context.Context, q db.Querier, parent run.Key) (endpoints []string, found bool, err error) {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	text, found, err := db.First(ctx, q, db.ScanText, list, KeyArgs(parent)...)
-	if err == nil && found {
-		if err = json.Unmarshal([]byte(text), &endpoints); err != nil {
-			err = db.AsUnreadable(err)
-		}
-	}
-	if err != nil {
+	if found, err = db.ReadRow(ctx, q, []any{db.JSONColumn(&endpoints)}, list, KeyArgs(parent)...); err != nil {
 		err = fmt.Errorf("read the endpoints of run %s: %w", parent, err)
 	}
 	return endpoints, found, err

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // nodeFields are the columns of nodes.
@@ -36,7 +36,7 @@ var nodeFields = db.Fields[nodeRow]{
 	{Name: "api_addresses", Ref: func(n *nodeRow) any { return db.ListColumn(&n.APIAddresses) }},
 	{Name: "deregistered", Ref: func(n *nodeRow) any { return &n.Deregistered }},
 	{Name: "zones", Ref: func(n *nodeRow) any { return &n.Zones }},
-	{Name: "reach", Ref: func(n *nodeRow) any { return &n.reach }, Use: db.OnlyNew}, // heartbeats need not read it
+	{Name: "reach", Ref: func(n *nodeRow) any { return db.JSONColumn(&n.Reach) }, Use: db.OnlyNew}, // heartbeats need not read it
 	{Name: "paused_by_rollback", Ref: func(n *nodeRow) any { return &n.pausedByRollback }, Use: db.OnlyNew},
 }
 
@@ -48,7 +48,6 @@ var (
 
 type nodeRow struct {
 	dispatcher.Node
-	reach            string // JSON
 	pausedByRollback bool
 }
 
@@ -102,16 +101,11 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(),
 			State: node.State, Apps: node.Apps, Labels: node.Labels,
 			StartedAt: t.At, NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: t.At, HeartbeatInterval: node.HeartbeatInterval},
-			APIAddresses: node.APIAddresses,
+			APIAddresses: node.APIAddresses, Reach: node.Reach,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
-		reach, err := json.Marshal(node.Reach)
-		if err != nil {
-			return err
-		}
-		row.reach = string(reach)
 		err = t.Exec(ctx, nodeFields.Insert("nodes"), nodeFields.Values(&row)...)
 		t.Notify(dispatcher.Notification{Nodes: true})
 		return err
@@ -303,11 +297,9 @@ func (s *Store) MarkDead(ctx context.Context, id run.NodeID, heartbeat time.Time
 // Nodes returns all nodes, including dead ones until they are purged.
 func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	nodes, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (dispatcher.Node, error) {
-		var reach string
-		node, err := ScanNode(db.WiderRow{Scanner: row, After: []any{&reach}})
-		if err == nil {
-			err = json.Unmarshal([]byte(reach), &node.Reach)
-		}
+		var reach target.Reach
+		node, err := ScanNode(db.WiderRow{Scanner: row, After: []any{db.JSONColumn(&reach)}})
+		node.Reach = reach
 		return node, err
 	}, `SELECT `+NodeColumns+`, reach FROM nodes ORDER BY name, started_at, id`)
 	if err != nil {

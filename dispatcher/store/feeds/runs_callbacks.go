@@ -202,20 +202,13 @@ func keepResult(ctx context.Context, t *dispatch.Tx, key []any, attempt int, res
 	const of = ` FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
 	args := append(key[:3:3], attempt)
 	var response run.Response
-	text, there, err := db.First(ctx, t, db.ScanText, `SELECT response`+of, args...)
-	if err == nil && there {
-		err = json.Unmarshal([]byte(text), &response)
-	}
-	if err != nil {
+	if _, err := db.ReadRow(ctx, t, []any{db.JSONColumn(&response)}, `SELECT response`+of, args...); err != nil {
 		return fmt.Errorf("read response: %w", err)
 	}
 	response.CallbackResult, response.State = message, result.State
-	raw, err := json.Marshal(response)
-	if err != nil {
-		return err
-	}
 	return t.Exec(ctx, `INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (scheduled_at, trigger_id, kind, attempt) DO UPDATE SET response = excluded.response`, append(args, string(raw))...)
+		ON CONFLICT (scheduled_at, trigger_id, kind, attempt) DO UPDATE SET response = excluded.response`,
+		append(args, db.JSONColumn(response))...)
 }
 
 // FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
