@@ -101,11 +101,7 @@ func (a *alertFlags) open(ctx context.Context) (api *client.Client, app, alert s
 
 // print prints an alert as JSON, or the text said for people.
 func (a *alertFlags) print(c console, alert alert.Alert, said string) error {
-	if a.Output != outputTable {
-		return printObject(a.outputFlags, c, alert, nil)
-	}
-	_, err := fmt.Fprintln(c.out, plain(a.Alert), said)
-	return err
+	return printSaid(a.outputFlags, c, alert, plain(a.Alert)+" "+said)
 }
 
 type alertShowCommand struct{ alertFlags }
@@ -206,7 +202,7 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := e.client(ctx)
+	api, err := e.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

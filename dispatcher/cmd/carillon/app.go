@@ -43,11 +43,7 @@ type appExportCommand struct {
 }
 
 // Run disables the app, waits until its runs have ended, and prints it. If that fails, it enables the app again.
-func (e *appExportCommand) Run(ctx context.Context, c console) error {
-	api, err := e.client(ctx)
-	if err != nil {
-		return err
-	}
+func (e *appExportCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	app, err := api.App(ctx, e.App)
 	if err != nil {
 		return err
@@ -138,11 +134,7 @@ type appImportCommand struct {
 }
 
 // Run reads an export from standard input and creates its app.
-func (i *appImportCommand) Run(ctx context.Context, c console) error {
-	api, err := i.client(ctx)
-	if err != nil {
-		return err
-	}
+func (i *appImportCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	text, err := io.ReadAll(c.in)
 	if err != nil {
 		return err
@@ -185,11 +177,7 @@ type appDefaultsCommand struct {
 }
 
 // Run sets the defaults if flags say so, and prints them as JSON.
-func (d *appDefaultsCommand) Run(ctx context.Context, c console) error {
-	api, err := d.client(ctx)
-	if err != nil {
-		return err
-	}
+func (d *appDefaultsCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	app, err := api.App(ctx, d.App)
 	if err == nil && d.Set != "" {
 		if app.Defaults, err = d.read(c); err == nil {
@@ -217,16 +205,7 @@ func (d *appDefaultsCommand) read(c console) (*dispatcher.JobDefaults, error) {
 		defaults.Retry = &run.Retry{}
 		defaults.Retry.SetDefaults()
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err = decoder.Decode(defaults); err == nil && decoder.More() {
-		err = errors.New("there is more than one JSON value")
-	}
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--set: %s: %w; take the JSON that carillon app defaults %s prints, "+
-			"and write a file as @PATH", from, err, d.App)}
-	}
-	return defaults, nil
+	return defaults, decodeSet(text, from, fmt.Sprintf("carillon app defaults %s", d.App), defaults)
 }
 
 type appListCommand struct {
@@ -234,11 +213,7 @@ type appListCommand struct {
 	outputFlags
 }
 
-func (l *appListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
+func (l *appListCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	all, _, err := allPages(0, func(page input.Page) (client.List[access.App], error) { return api.Apps(ctx, page) })
 	if err != nil {
 		return err
@@ -266,11 +241,7 @@ type appShowCommand struct {
 }
 
 // Run prints the app, the usage of its quotas, and the jobs outside its bounds.
-func (s *appShowCommand) Run(ctx context.Context, c console) error {
-	api, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func (s *appShowCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	app, err := api.App(ctx, s.App)
 	if err != nil {
 		return err
@@ -426,25 +397,47 @@ type appBoundsCommand struct {
 }
 
 // Run sets the bounds if flags say so, and prints them as JSON.
-func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
-	api, err := b.client(ctx)
-	if err != nil {
-		return err
-	}
-	var app access.App
-	if b.Set == "" {
-		app, err = api.App(ctx, b.App)
-	} else {
-		var bounds target.Bounds
-		if bounds, err = b.read(c); err == nil {
-			app, err = api.SetBounds(ctx, b.App, func(old *target.Bounds) { *old = bounds })
-		}
-	}
+func (b *appBoundsCommand) Run(ctx context.Context, c console, api *client.Client) error {
+	app, err := b.app(ctx, c, api)
 	if err != nil {
 		return err
 	}
 	sayBreaks(c.err, app.Breaks)
 	return printJSON(c.out, app.Bounds)
+}
+
+func (b *appBoundsCommand) app(ctx context.Context, c console, api *client.Client) (app access.App, err error) {
+	if b.Set == "" {
+		return api.App(ctx, b.App)
+	}
+	var bounds target.Bounds
+	text, from, err := readJSON(c, b.Set)
+	if err == nil {
+		err = decodeSet(text, from, fmt.Sprintf("carillon app bounds %s", b.App), &bounds)
+	}
+	if err != nil {
+		return app, err
+	}
+	return api.SetBounds(ctx, b.App, func(old *target.Bounds) { *old = bounds })
+}
+
+// decodeSet decodes the text of --set as the API does. printed is the command that prints such JSON.
+func decodeSet(text []byte, from, printed string, into any) error {
+	if err := decodeStrictly(text, into); err != nil {
+		return &usageError{fmt.Errorf("--set: %s: %w; take the JSON that %s prints, and write a file as @PATH",
+			from, err, printed)}
+	}
+	return nil
+}
+
+func decodeStrictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil && decoder.More() {
+		err = errors.New("there is more than one JSON value")
+	}
+	return err
 }
 
 type appSuspendCommand struct {
@@ -467,7 +460,7 @@ func (r *appResumeCommand) Run(ctx context.Context, c console) error {
 }
 
 func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended bool, reason string) error {
-	api, err := a.client(ctx)
+	api, err := a.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -484,22 +477,4 @@ func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended
 		_, err = fmt.Fprintf(c.out, "app %s is not suspended any more, and stays disabled by its owner\n", name)
 	}
 	return err
-}
-
-// read decodes bounds as the API does.
-func (b *appBoundsCommand) read(c console) (bounds target.Bounds, err error) {
-	text, from, err := readJSON(c, b.Set)
-	if err != nil {
-		return bounds, err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err = decoder.Decode(&bounds); err == nil && decoder.More() {
-		err = errors.New("there is more than one JSON value")
-	}
-	if err != nil {
-		return bounds, &usageError{fmt.Errorf("--set: %s: %w; take the JSON that carillon app bounds %s prints, "+
-			"and write a file as @PATH", from, err, b.App)}
-	}
-	return bounds, nil
 }

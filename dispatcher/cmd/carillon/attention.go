@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -22,11 +23,7 @@ type attentionCommand struct {
 }
 
 // Run prints a line for each problem.
-func (a *attentionCommand) Run(ctx context.Context, c console) error {
-	api, err := a.client(ctx)
-	if err != nil {
-		return err
-	}
+func (a *attentionCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	found, err := api.Attention(ctx, a.App)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := a.client(ctx)
+	api, err := a.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := l.client(ctx)
+	api, err := l.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 	if err := spec.Validate(); err != nil {
 		return &usageError{err}
 	}
-	api, err := s.client(ctx)
+	api, err := s.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,7 @@ type bulkListCommand struct {
 	App string `arg:"" help:"Name of the app."`
 }
 
-func (l *bulkListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
+func (l *bulkListCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	all, _, err := allPages(0, func(page input.Page) (client.List[repeat.BulkAction], error) {
 		return api.BulkActions(ctx, l.App, page)
 	})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -85,7 +84,7 @@ func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.
 }
 
 func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedule.Spec, warnings io.Writer) error {
-	api, err := flags.client(ctx)
+	api, err := flags.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,9 +125,7 @@ func (f calendarFlags) ofFile(zone string) (*schedule.Calendar, error) {
 		return schedule.NewCalendar(schedule.CalendarSpec{Timezone: zone, Rules: []schedule.CalendarRule{{ICalendar: string(text)}}})
 	}
 	var declared dispatcher.Calendar
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&declared); err != nil {
+	if err := decodeStrictly(text, &declared); err != nil {
 		return nil, fmt.Errorf("%w; give the JSON of a calendar as the API takes it, or a file that ends in .ics", err)
 	}
 	if len(declared.Bases) > 0 {

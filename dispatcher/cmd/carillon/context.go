@@ -390,6 +390,15 @@ func (a *apiFlags) AfterApply(parsed *kong.Context) error {
 	return nil
 }
 
+// ProvideClient returns a client of the API; kong passes it to the Run of a command that takes one.
+func (a *apiFlags) ProvideClient(ctx context.Context) (*client.Client, error) {
+	to, err := a.connection(ctx)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return to.newClient()
+}
+
 // connection is an endpoint with its token and certificates.
 type connection struct {
 	endpoint, token string

@@ -64,7 +64,7 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	if d.Limit < 0 || d.Limit > 100_000 {
 		return &usageError{fmt.Errorf("--limit: %d is not between 0 and 100000", d.Limit)}
 	}
-	api, err := d.client(ctx)
+	api, err := d.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 		return &usageError{errors.New("give --dry-run to count the dead letters, or --yes to retry them; --limit is not negative, and " +
 			"--pace is 0 to 1000")}
 	}
-	api, err := d.client(ctx)
+	api, err := d.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -302,7 +302,7 @@ func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 	if err != nil {
 		return err
 	}
-	api, err := (&apiFlags{Endpoint: t.endpoint, Token: token}).client(ctx)
+	api, err := (&apiFlags{Endpoint: t.endpoint, Token: token}).ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := e.client(ctx)
+	api, err := e.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	query := verify.Query{App: v.App, From: from, To: to, Page: input.Page{Limit: verifyPage}}
-	api, err := v.client(ctx)
+	api, err := v.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := m.client(ctx)
+	api, err := m.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,7 @@ type exportCommand struct {
 }
 
 // Run prints the resources of the app, its calendars, its endpoint groups and its jobs, each with a block that imports it.
-func (e *exportCommand) Run(ctx context.Context, c console) error {
-	api, err := e.client(ctx)
-	if err != nil {
-		return err
-	}
+func (e *exportCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	content, err := contentOf(ctx, c, api, e.App)
 	if err != nil {
 		return err
@@ -83,7 +79,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 			return fmt.Errorf("%s; carillon lint lists all problems of the files", problemLine(p))
 		}
 	}
-	api, err := d.client(ctx)
+	api, err := d.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

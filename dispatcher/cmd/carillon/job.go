@@ -271,7 +271,7 @@ func (s *jobStripCommand) Run(ctx context.Context, c console) error {
 		return &usageError{fmt.Errorf("--past is 0 to %d and --next is 0 to %d; one of them is not 0", view.MostStripPast,
 			view.MostStripNext)}
 	}
-	api, err := s.client(ctx)
+	api, err := s.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := l.client(ctx)
+	api, err := l.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

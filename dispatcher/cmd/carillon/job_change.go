@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -65,11 +66,7 @@ type runRetryCommand struct {
 }
 
 // Run queues the run again, and with --wait waits for its end.
-func (r *runRetryCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client(ctx)
-	if err != nil {
-		return err
-	}
+func (r *runRetryCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	run, err := api.RetryRun(ctx, r.ID)
 	if err != nil {
 		return err
@@ -111,7 +108,7 @@ func (p *pauseFlags) set(
 	if err != nil {
 		return err
 	}
-	api, err := p.client(ctx)
+	api, err := p.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,11 +116,7 @@ func (p *pauseFlags) set(
 	if err != nil {
 		return err
 	}
-	if p.Output != outputTable {
-		return printObject(p.outputFlags, c, job, nil)
-	}
-	_, err = fmt.Fprintln(c.out, plain(p.Job), said)
-	return err
+	return printSaid(p.outputFlags, c, job, plain(p.Job)+" "+said)
 }
 
 type jobPauseCommand struct {
@@ -182,18 +175,12 @@ func (r *jobRenameCommand) Run(ctx context.Context, c console) error {
 	if job, err = api.RenameJob(ctx, app, name, r.rename(), client.Condition{Revision: job.Revision}); err != nil {
 		return err
 	}
-	if r.Output != outputTable {
-		return printObject(r.outputFlags, c, job, nil)
-	}
+	var said []string
 	if r.Name != "" {
-		if _, err := fmt.Fprintf(c.out, "%s is now %s\n", plain(r.Job), plain(app+"/"+job.Name)); err != nil {
-			return err
-		}
+		said = append(said, plain(r.Job)+" is now "+plain(app+"/"+job.Name))
 	}
 	for _, old := range slices.Sorted(maps.Keys(r.Trigger)) {
-		if _, err := fmt.Fprintf(c.out, "trigger %s is now %s\n", plain(r.Job+"/"+old), plain(app+"/"+job.Name+"/"+r.Trigger[old])); err != nil {
-			return err
-		}
+		said = append(said, "trigger "+plain(r.Job+"/"+old)+" is now "+plain(app+"/"+job.Name+"/"+r.Trigger[old]))
 	}
-	return nil
+	return printSaid(r.outputFlags, c, job, strings.Join(said, "\n"))
 }

@@ -55,7 +55,7 @@ func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeSta
 	if err != nil {
 		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", input.Echo(n.ID), err)}
 	}
-	api, err := n.client(ctx)
+	api, err := n.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (s *statisticsCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	api, err := s.client(ctx)
+	api, err := s.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

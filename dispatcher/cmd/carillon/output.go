@@ -78,6 +78,15 @@ func printObject(o outputFlags, c console, object any, show func(*lines)) error 
 	return l.show(c)
 }
 
+// printSaid prints one object, for people as a sentence.
+func printSaid(o outputFlags, c console, object any, said string) error {
+	if o.Output != outputTable {
+		return printObject(o, c, object, nil)
+	}
+	_, err := fmt.Fprintln(c.out, said)
+	return err
+}
+
 // lines are names with values, in paragraphs.
 type lines struct{ table table }
 
@@ -317,7 +326,7 @@ func (list listOf[T]) all(ctx context.Context, api *client.Client, app string) (
 
 // show prints the objects of the app, or without one of all apps that the token may see.
 func (list listOf[T]) show(ctx context.Context, c console, l appListFlags, titles string, row func(T) []any) error {
-	api, err := l.client(ctx)
+	api, err := l.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -413,7 +422,7 @@ func (a *apiFlags) named(ctx context.Context, argument, form string) (api *clien
 	if err != nil {
 		return nil, "", "", err
 	}
-	api, err = a.client(ctx)
+	api, err = a.ProvideClient(ctx)
 	return api, names[0], names[1], err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -61,7 +62,7 @@ func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := p.client(ctx)
+	api, err := p.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,22 +73,14 @@ func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
 	if pause.Pending {
 		fmt.Fprintln(c.err, "carillon: the node was interrupted: the last jobs follow the pause within 15 s")
 	}
-	if p.Output != outputTable {
-		return printObject(p.outputFlags, c, pause, nil)
-	}
-	_, err = fmt.Fprintf(c.out, "%s; their fires are owed until you run carillon pause remove %s %s\n", plain(pause.String()),
-		plain(pause.App), plain(pause.ID))
-	return err
+	return printSaid(p.outputFlags, c, pause, plain(fmt.Sprintf(
+		"%s; their fires are owed until you run carillon pause remove %s %s", pause, pause.App, pause.ID)))
 }
 
 type pauseListCommand struct{ appListFlags }
 
 // Run prints the pauses of apps, and of single jobs.
-func (l *pauseListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
+func (l *pauseListCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	apps, err := appsOr(ctx, api, l.App)
 	if err != nil {
 		return err
@@ -128,15 +121,11 @@ type pauseRemoveCommand struct {
 	Pause string `arg:"" help:"Id of the pause, as carillon pause list shows it."`
 }
 
-func (r *pauseRemoveCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client(ctx)
-	if err != nil {
-		return err
-	}
+func (r *pauseRemoveCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	if err := api.EndAppPause(ctx, r.App, r.Pause); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "pause %s of app %s is over; fires that were missed follow the misfire_policy of their triggers\n",
+	_, err := fmt.Fprintf(c.out, "pause %s of app %s is over; fires that were missed follow the misfire_policy of their triggers\n",
 		plain(r.Pause), plain(r.App))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/cmd/carillon/node"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -26,12 +27,8 @@ type rollbackFlags struct {
 
 // printRollback prints a rollback, or that none is open if it is nil.
 func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) error {
-	if o.Output != outputTable {
-		return printObject(o, c, rollback, nil)
-	}
 	if rollback == nil {
-		_, err := fmt.Fprintln(c.out, "the database was not rolled back, as far as its nodes know")
-		return err
+		return printSaid(o, c, rollback, "the database was not rolled back, as far as its nodes know")
 	}
 	state := "nodes are paused until you choose skip or replay"
 	switch rollback.Choice {
@@ -40,13 +37,12 @@ func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) erro
 	case dispatcher.RollbackReplay:
 		state = "replay was chosen: nodes resume with their next heartbeat"
 	}
-	_, err := fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n",
-		input.FormatInstant(rollback.At), plain(rollback.Reason), state)
-	return err
+	return printSaid(o, c, rollback, fmt.Sprintf("rolled back, detected at %s\nreason: %s\n%s",
+		input.FormatInstant(rollback.At), plain(rollback.Reason), state))
 }
 
 func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatcher.RollbackChoice) error {
-	api, err := r.client(ctx)
+	api, err := r.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,11 +55,7 @@ func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatche
 
 type rollbackShowCommand struct{ rollbackFlags }
 
-func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client(ctx)
-	if err != nil {
-		return err
-	}
+func (r *rollbackShowCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	rollback, err := api.Rollback(ctx)
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return printRollback(r.outputFlags, c, nil)

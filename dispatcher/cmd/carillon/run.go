@@ -34,7 +34,7 @@ type runFlags struct {
 
 // call changes the run, and prints it.
 func (r *runFlags) call(ctx context.Context, c console, change func(*client.Client, context.Context, string) (run.Run, error)) error {
-	api, err := r.client(ctx)
+	api, err := r.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,11 +51,7 @@ type runShowCommand struct {
 }
 
 // Run prints the run, with a paragraph for each attempt.
-func (r *runShowCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client(ctx)
-	if err != nil {
-		return err
-	}
+func (r *runShowCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	one, err := api.Run(ctx, r.ID)
 	if err != nil {
 		return err
@@ -240,7 +236,7 @@ func (r *runFailCommand) Run(ctx context.Context, c console) error {
 func (r *runEndFlags) end(ctx context.Context, c console,
 	by func(*client.Client, context.Context, string, string) (run.CallbackReply, error),
 ) error {
-	api, err := r.client(ctx)
+	api, err := r.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -267,11 +263,7 @@ type runLogCommand struct {
 const logPause = time.Second
 
 // Run prints the current log, or follows it until the run ends.
-func (l *runLogCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client(ctx)
-	if err != nil {
-		return err
-	}
+func (l *runLogCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	for from := l.From; ; {
 		log, err := api.RunLog(ctx, l.ID, l.Attempt, from)
 		if err != nil {

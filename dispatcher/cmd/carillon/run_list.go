@@ -112,7 +112,7 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := r.client(ctx)
+	api, err := r.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,11 +197,7 @@ type runWatchCommand struct {
 }
 
 // Run prints each change of the run until it ends.
-func (w *runWatchCommand) Run(ctx context.Context, c console) error {
-	api, err := w.client(ctx)
-	if err != nil {
-		return err
-	}
+func (w *runWatchCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	run, err := api.Run(ctx, w.ID)
 	if err != nil {
 		return err

@@ -324,7 +324,7 @@ func (n *nextCommand) content(ctx context.Context, c console) (content tfconfig.
 	if err != nil {
 		return content, err
 	}
-	api, err := n.client(ctx)
+	api, err := n.ProvideClient(ctx)
 	if err == nil {
 		content, err = contentOf(ctx, c, api, app)
 	}

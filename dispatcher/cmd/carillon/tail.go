@@ -33,7 +33,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 	case t.Since < 0 || t.Since.Std() > time.Hour:
 		return &usageError{fmt.Errorf("--since: %s is not between 0s and 1h; carillon run list goes further back", t.Since)}
 	}
-	api, err := t.client(ctx)
+	api, err := t.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,7 @@ type tokenListCommand struct {
 	outputFlags
 }
 
-func (t *tokenListCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client(ctx)
-	if err != nil {
-		return err
-	}
+func (t *tokenListCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	all, _, err := allPages(0, func(page input.Page) (client.List[access.APIToken], error) { return api.Tokens(ctx, page) })
 	if err != nil {
 		return err
@@ -78,11 +74,7 @@ type tokenFlags struct {
 
 type tokenShowCommand struct{ tokenFlags }
 
-func (t *tokenShowCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client(ctx)
-	if err != nil {
-		return err
-	}
+func (t *tokenShowCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	token, err := api.Token(ctx, t.Name)
 	if err != nil {
 		return err
@@ -111,11 +103,7 @@ func (t *tokenRotateCommand) Validate() error {
 		flagProblems(access.TokenRotation{Overlap: t.Overlap}.Validate()))
 }
 
-func (t *tokenRotateCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client(ctx)
-	if err != nil {
-		return err
-	}
+func (t *tokenRotateCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	rotation := access.TokenRotation{Overlap: t.Overlap, ExpiresAt: expiry(t.ExpiresIn, time.Now())}
 	issued, err := api.RotateToken(ctx, t.Name, rotation)
 	if err != nil {
@@ -131,11 +119,7 @@ type tokenRevokeCommand struct {
 }
 
 // Run revokes the token. It names the revision that it has read, so that it does not revoke a new token of that name.
-func (t *tokenRevokeCommand) Run(ctx context.Context) error {
-	api, err := t.client(ctx)
-	if err != nil {
-		return err
-	}
+func (t *tokenRevokeCommand) Run(ctx context.Context, api *client.Client) error {
 	token, err := api.Token(ctx, t.Name)
 	if err != nil {
 		return err
@@ -215,11 +199,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 
 // printSecret prints a new token; for people only its secret, which they pass on.
 func printSecret(o outputFlags, c console, issued access.IssuedToken) error {
-	if o.Output != outputTable {
-		return printObject(o, c, issued, nil)
-	}
-	_, err := fmt.Fprintln(c.out, issued.Secret)
-	return err
+	return printSaid(o, c, issued, issued.Secret)
 }
 
 func (t *tokenCreateCommand) database() node.DatabaseFlag {
@@ -252,7 +232,7 @@ func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) 
 		return access.IssuedToken{}, err
 	}
 	if !inDatabase {
-		c, err := t.client(ctx)
+		c, err := t.ProvideClient(ctx)
 		if err != nil {
 			return access.IssuedToken{}, fmt.Errorf("%w\nthe first token is made with --database URL (CARILLON_DATABASE)", err)
 		}

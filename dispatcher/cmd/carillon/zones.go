@@ -79,7 +79,7 @@ type zonesFlags struct {
 
 // call makes a request for the status, and prints it.
 func (z *zonesFlags) call(ctx context.Context, c console, do func(*client.Client, context.Context) (dispatcher.ZoneStatus, error)) error {
-	api, err := z.client(ctx)
+	api, err := z.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (z *zonesUseCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %w", z.Data, err)}
 	}
-	api, err := z.client(ctx)
+	api, err := z.ProvideClient(ctx)
 	if err != nil {
 		return err
 	}
