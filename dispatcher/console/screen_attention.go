@@ -133,7 +133,7 @@ func (p *attentionPage) addUpcoming(v *visit) {
 	}
 	zone := v.Zone.In(v.Now, "").Location()
 	chart := kit.NewUpcoming(upcoming.From, upcoming.Step.Std(), counts, zone, func(at time.Time, count int) string {
-		return v.Texts.Text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 Z07:00"), "count", count)
+		return v.Texts.Text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 Z07:00"), "n", count)
 	})
 	p.Upcoming = &chart
 }

@@ -17,7 +17,7 @@ func TestRollbackPageSaysWhatEachChoiceDoes(t *testing.T) {
 	w, _ := newCanned(t, responses)
 	b := w.signedIn(everything())
 	for at, wants := range map[string][]string{
-		"rollback": {"42 fires are recorded as skipped. 3 live runs end as lost", "42 fires run, or are misfires", "by webhook-id",
+		"rollback": {"recorded as skipped: 42. Live runs that end as lost: 3.", "misfires by the policy of their trigger: 42.", "by webhook-id",
 			"recover-from-a-rollback.md", "Latest run in the restored database"},
 		"rollback/skip": {"Live runs</dt><dd>3<", "Fires that are due</dt><dd>42<"},
 	} {

@@ -211,3 +211,19 @@ func TestTextsHaveValuesAndPlurals(t *testing.T) {
 		}
 	}
 }
+
+// A text with a number before a plural has a form for one, too.
+func TestTextsCountOneThing(t *testing.T) {
+	t.Parallel()
+	languages, err := kit.LoadTexts(textFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := regexp.MustCompile(`\{(n|count|fires|runs|jobs|total|most)\} ([a-z]+ )?[a-z]{3,}s\b`)
+	for key, text := range languages[kit.FirstLanguage].All {
+		many := []string{"attention.groups.draining", "attention.herd", "chosen.none", "job.slots.policy", "job_statistics.sum"}
+		if found := counted.FindString(text); found != "" && !strings.HasSuffix(key, ".other") && !slices.Contains(many, key) {
+			t.Errorf("%s says %q, also of one; give it the value n and the keys %s.one and %s.other", key, found, key, key)
+		}
+	}
+}

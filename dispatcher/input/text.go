@@ -247,6 +247,14 @@ func (s *Sensitive) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Count returns a number of things, by the word for one of them.
+func Count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
 // CheckJSONText returns, as Problems or nil, the strings, keys and numbers of a valid JSON text that cannot be stored
 // or read as written: databases refuse NUL, decoders replace half of a surrogate pair by another character, and
 // receivers turn a number beyond the range of a double into infinity or an error (RFC 8259, section 6). most bounds

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Describe returns a description of the schedule in plain English. It shows the UTC offset
@@ -25,7 +27,7 @@ func (s *Schedule) Describe(at time.Time) string {
 		}
 	case *calendarInterval:
 		text = fmt.Sprintf("every %s on the calendar, counted from %s",
-			plural(int(source.step.n), source.step.unit), source.begin.Format("2006-01-02 15:04:05"))
+			input.Count(int(source.step.n), source.step.unit), source.begin.Format("2006-01-02 15:04:05"))
 	}
 	if !s.spec.StartAt.IsZero() {
 		text += ", from " + s.spec.StartAt.Format(time.RFC3339Nano)
@@ -34,7 +36,7 @@ func (s *Schedule) Describe(at time.Time) string {
 		text += ", until " + s.spec.EndAt.Format(time.RFC3339Nano)
 	}
 	if s.spec.RepeatCount > 0 {
-		text += ", at most " + plural(s.spec.RepeatCount, "time")
+		text += ", at most " + input.Count(s.spec.RepeatCount, "time")
 	}
 	return fmt.Sprintf("%s; %s (UTC%s)", text, s.spec.Timezone, s.In(at).Format("-07:00"))
 }
@@ -131,7 +133,7 @@ func before(n int, what string) string {
 	if n == 0 {
 		return what
 	}
-	return plural(n, "day") + " before " + what
+	return input.Count(n, "day") + " before " + what
 }
 
 // every describes the values of a time field: all of them, a regular step, or a list.
@@ -145,10 +147,10 @@ func every(values []int, size int, name string) string {
 			even = even && values[i] == values[0]+i*(size/n)
 		}
 		if even && values[0] == 0 {
-			return "every " + plural(size/n, name)
+			return "every " + input.Count(size/n, name)
 		}
 		if even {
-			return fmt.Sprintf("every %s from %s %d", plural(size/n, name), name, values[0])
+			return fmt.Sprintf("every %s from %s %d", input.Count(size/n, name), name, values[0])
 		}
 	}
 	return name + " " + runs(values, strconv.Itoa)
@@ -178,13 +180,6 @@ func join(parts []string) string {
 		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
 	}
 	return strings.Join(parts, "")
-}
-
-func plural(n int, unit string) string {
-	if n == 1 {
-		return "1 " + unit
-	}
-	return strconv.Itoa(n) + " " + unit + "s"
 }
 
 func bitList(mask uint32) []int {

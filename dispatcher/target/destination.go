@@ -42,7 +42,7 @@ func (w *AlertWebhook) SetDefaults() {
 func (d AlertDestination) Name() string {
 	switch {
 	case d.Webhook != nil:
-		return d.Webhook.URL + " by " + string(cmp.Or(d.Webhook.Format, AlertFormatCarillon))
+		return d.Webhook.URL + " (" + string(cmp.Or(d.Webhook.Format, AlertFormatCarillon)) + ")"
 	case d.SNS != nil:
 		return d.SNS.TopicARN
 	}

@@ -53,7 +53,7 @@ func watchedBy(a alert.Alert) []string {
 	if f := a.Failure; f != nil {
 		text := "failure"
 		if f.After > 1 {
-			text = fmt.Sprintf("%d failures", f.After)
+			text = input.Count(f.After, "failure")
 		}
 		if f.RepeatEvery > 0 {
 			text += fmt.Sprintf(", then every %d", f.RepeatEvery)

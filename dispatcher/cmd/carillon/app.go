@@ -61,7 +61,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console, api *client.Clien
 	}
 	fmt.Fprintf(c.err, "app %s is disabled here, and goes on where the output is imported; leave it disabled, then delete it\n", e.App)
 	if n := len(export.Waiting); n > 0 {
-		fmt.Fprintf(c.err, "%d runs wait for an attempt and move with it\n", n)
+		fmt.Fprintf(c.err, "runs that wait for an attempt and move with it: %d\n", n)
 	}
 	for _, secret := range storedSecrets(export) {
 		fmt.Fprintf(c.err, "%s: the value of the secret is left out: replace \"stored\": true by \"value\": \"...\"\n", secret)

@@ -81,7 +81,8 @@ func problemsOf(a view.Attention) *table {
 		return place(q.App, q.Job, q.Trigger), "", q.Error
 	})
 	addAll(t, "circuit", a.Circuits, func(o view.OpenCircuit) (string, any, string) {
-		return place(o.App, o.Job), o.Since, fmt.Sprintf("%d runs of %d jobs wait for host %s: %s", o.Runs, o.Jobs, o.Host, o.Error)
+		return place(o.App, o.Job), o.Since, fmt.Sprintf("%s of %s wait for host %s: %s", input.Count(o.Runs, "run"),
+			input.Count(o.Jobs, "job"), o.Host, o.Error)
 	})
 	addAll(t, "blocked", a.Blocked, func(b view.Blockage) (string, any, string) {
 		more := ""
@@ -91,7 +92,7 @@ func problemsOf(a view.Attention) *table {
 		return place(b.App, b.Job), b.Since, fmt.Sprintf("run %s has the slot, and %d fires were skipped%s", b.Run, b.Skipped, more)
 	})
 	addAll(t, "group", a.Groups, func(g view.SilentGroup) (string, any, string) {
-		return place(g.App, g.Group), g.LeftAt, fmt.Sprintf("no endpoint for %d jobs; %d are drained", g.Jobs, g.Draining)
+		return place(g.App, g.Group), g.LeftAt, fmt.Sprintf("no endpoint for %s; drained: %d", input.Count(g.Jobs, "job"), g.Draining)
 	})
 	addAll(t, "secret", a.Credentials, func(f view.CredentialFailure) (string, any, string) {
 		return place(f.App, f.Job), f.At, fmt.Sprintf("%s in run %s: %s", f.Reason, f.Run, f.Error)

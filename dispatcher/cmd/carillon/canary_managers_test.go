@@ -145,7 +145,7 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 
 		write(sealed, plain)
 		out, errs, code := carillon(t, aws.Environment(), "secret", "rewrap", "--database="+database, "--secret-keys-file="+keys)
-		if code != 0 || !strings.HasPrefix(out, "1 secrets encrypted with key ") {
+		if code != 0 || !strings.HasPrefix(out, "secrets encrypted with key ") {
 			t.Fatalf("rewrap: exit %d: %s%s", code, out, errs)
 		}
 		write(sealed)

@@ -297,8 +297,9 @@ func TestDoctorChecksThatSecretsCanBeRead(t *testing.T) {
 		}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		at := "--database=" + database
-		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + key}, at), "secrets", node.HealthOK, "open all 1 stored secrets")
-		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + newKey()}, at), "secrets", node.HealthFail, "1 secrets", "CARILLON_SECRET_KEYS")
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + key}, at), "secrets", node.HealthOK, "open all stored secrets: 1")
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + newKey()}, at), "secrets", node.HealthFail, "stored: 1",
+			"CARILLON_SECRET_KEYS")
 		expect(t, doctor(t, nil, at), "secrets", node.HealthFail, "lack")
 	})
 	file := filepath.Join(t.TempDir(), "file")

@@ -66,7 +66,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 				h.UnhealthyThreshold, h.HealthyThreshold))
 		}
 		if group.EjectAfter > 0 {
-			l.add("eject after", fmt.Sprintf("%d failures in a row", group.EjectAfter))
+			l.add("eject after", input.Count(group.EjectAfter, "failure")+" in a row")
 		}
 		l.add("revision", fmt.Sprintf("%d of %s", group.Revision, input.FormatInstant(group.UpdatedAt)))
 		for _, id := range slices.Sorted(maps.Keys(group.Endpoints)) {
@@ -94,7 +94,7 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 		l.add("node", status.Node)
 		for _, label := range slices.Sorted(maps.Keys(status.DNS)) {
 			one := status.DNS[label]
-			text := fmt.Sprintf("%s records of %s: %d endpoints", one.Type, one.Hostname, one.Members)
+			text := fmt.Sprintf("%s records of %s: %s", one.Type, one.Hostname, input.Count(one.Members, "endpoint"))
 			if one.ResolvedAt != nil {
 				text += ", resolved at " + input.FormatInstant(*one.ResolvedAt)
 			}

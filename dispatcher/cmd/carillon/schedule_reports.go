@@ -93,7 +93,7 @@ func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err er
 			}
 			if len(columns) < 4 {
 				return nil, &usageError{fmt.Errorf(
-					"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", d.File, n, len(columns))}
+					"--file %s, line %d: columns: %d; write name, dialect, expression and zone, separated by tabs", d.File, n, len(columns))}
 			}
 			// The columns of a batch query; time and count have no effect.
 			spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"2000-01-01T00:00:00Z", "1"}, columns[4:]))

@@ -171,7 +171,7 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%d secrets encrypted with key %s\n", count, keys.Current())
+	_, err = fmt.Fprintf(c.out, "secrets encrypted with key %[2]s: %[1]d\n", count, keys.Current())
 	return err
 }
 

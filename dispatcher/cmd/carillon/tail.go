@@ -272,6 +272,6 @@ func fireLine(r run.Run) string {
 }
 
 func misfireLine(m dispatcher.Misfire) string {
-	return plain(fmt.Sprintf("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
+	return plain(fmt.Sprintf("%-44s missed %s from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, input.Count(m.Count, "fire"),
 		m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason))
 }

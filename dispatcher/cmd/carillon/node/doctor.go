@@ -156,12 +156,12 @@ func (e *examination) checkSecrets(ctx context.Context, check string) {
 		case err != nil:
 			e.fail(check, err, "see the check of the database")
 		case len(missing) > 0:
-			e.fail(check, fmt.Errorf("%d secrets are stored, and the keys lack %s", stored, strings.Join(missing, ", ")),
+			e.fail(check, fmt.Errorf("the keys lack %[2]s; secrets stored: %[1]d", stored, strings.Join(missing, ", ")),
 				"add the key to CARILLON_SECRET_KEYS or to the file of keys")
 		case keys == nil:
 			e.ok(check, "no keys and no stored secrets")
 		default:
-			e.ok(check, "the keys open all %d stored secrets", stored)
+			e.ok(check, "the keys open all stored secrets: %d", stored)
 		}
 	}
 	names := secretVariables(os.Environ())
@@ -179,7 +179,7 @@ func (e *examination) checkSecrets(ctx context.Context, check string) {
 	case err != nil:
 		e.fail(check, err, "let this user read --secret-dir (CARILLON_SECRET_DIR)")
 	default:
-		e.ok(check, "%d entries in %s for file: references", len(files), input.Echo(e.SecretDir))
+		e.ok(check, "entries for file: references in %s: %d", input.Echo(e.SecretDir), len(files))
 	}
 }
 
@@ -245,7 +245,7 @@ func (e *examination) checkEgress(ctx context.Context, check string) {
 				"give targets with --egress-url, or check the name servers of this machine")
 			return
 		}
-		e.ok(check, "%s has %d addresses; no target was called, give some with --egress-url", exampleName, len(addresses))
+		e.ok(check, "%s has addresses: %d; no target was called, give some with --egress-url", exampleName, len(addresses))
 	}
 	for _, target := range e.EgressURL {
 		reached, err := egress.Connect(ctx, target)
@@ -303,7 +303,7 @@ func (e *examination) checkFiles(_ context.Context, check string) {
 		e.add(check, HealthWarn, shares.warning, "")
 		return
 	}
-	e.ok(check, "%d may be open: %d connections to the API, %d workers", files, shares.api, shares.workers)
+	e.ok(check, "%d may be open; connections to the API: %d, workers: %d", files, shares.api, shares.workers)
 }
 
 // checkZones reports the time zone data of a node, and whether they may be too old.

@@ -207,8 +207,8 @@ func (e *examination) checkSetAside(ctx context.Context, check string) {
 		if row.Run != "" {
 			what = "run " + row.Run
 		}
-		detail := fmt.Sprintf("1 of %d rows that are set aside: %s of job %s/%s, by work %s, tried %d times, again at %s: %s",
-			count, what, row.App, row.Job, row.Work, row.Tries, input.FormatInstant(row.TryAt), row.Problem)
+		detail := fmt.Sprintf("1 of %d rows that are set aside: %s of job %s/%s, by work %s, tried %s, again at %s: %s",
+			count, what, row.App, row.Job, row.Work, input.Count(row.Tries, "time"), input.FormatInstant(row.TryAt), row.Problem)
 		e.add(check, HealthWarn, detail, "mend the row that the error is about, or cancel the run; it is tried again by itself")
 	}
 }

@@ -153,7 +153,7 @@ func testAlertUndelivered(t *testing.T, f *wing) {
 	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Now: fixture.T0, Page: input.Page{Limit: 9}})
 	f.Must(err)
 	fixture.WantDiff(t, "what became of the notification", &alert.Delivery{Run: held[0].String(), Transition: target.AlertFiring,
-		At: held[0].ScheduledAt, To: "https://pager.example.com/ by carillon", State: run.Failed, Class: run.ClassHTTP5xx, Error: "broken"},
+		At: held[0].ScheduledAt, To: "https://pager.example.com/ (carillon)", State: run.Failed, Class: run.ClassHTTP5xx, Error: "broken"},
 		states[0].Notification)
 	f.Expect("who knows that somebody was told", states[0].Notification.Fails(), true)
 	attention, err := f.Attention(t.Context(), nil, fixture.T0.Add(time.Hour))
