@@ -160,10 +160,7 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 		<-looked
 		return run.Outcome{State: run.Cancelled, Class: run.ClassCancelled}
 	}
-	listening, stop := context.WithCancel(t.Context())
-	heard := make(chan struct{})
-	go func() { _ = r.store.Listen(listening, r.hear); close(heard) }()
-	defer func() { stop(); <-heard }()
+	r.listens()
 	r.declareBroadcast(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
 	r.fireBroadcast()
 	parent := r.settled()[0]

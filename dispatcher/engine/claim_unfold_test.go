@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
@@ -81,4 +84,43 @@ func TestUndecidedRunsDelayNoOthers(t *testing.T) {
 		end()
 		<-stopped
 	})
+}
+
+// The row of bad cannot be written, so its fire leaves the claim under another token while its attempt goes on.
+func TestCancelReachesAnAttemptOfADividedClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("bad", "rate(1s)", nil)
+	r.declare("good", "rate(1s)", nil)
+	r.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE INSERT ON live_runs WHEN NEW.job_id = %d
+		BEGIN SELECT RAISE(ABORT, 'a value does not fit'); END`, run.JobID("app", "bad")))
+	divided := make(chan struct{})
+	r.listens()
+	var id string
+	r.invoke = func(ctx context.Context, call target.Call) run.Outcome {
+		if call.Job == "good" {
+			<-divided // a claim of one fire would stay
+			return run.Outcome{State: run.Succeeded}
+		}
+		defer close(divided)
+		id = call.Key.String()
+		lasting := context.WithoutCancel(ctx)
+		_, err := r.store.UnfoldClaims(lasting, r.fleet.ID(), 0, r.now.Add(time.Hour))
+		if err == nil {
+			_, err = r.store.CancelRun(lasting, id, input.Change{Actor: "test"})
+		}
+		if err != nil {
+			r.t.Error(err)
+		}
+		return r.cutOff(ctx)
+	}
+	r.poll(time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	ended := slices.Sorted(slices.Values(offsets(r, r.settled())))
+	if diff := cmp.Diff([]string{"1s schedule cancelled #1", "1s schedule succeeded #1"}, ended); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if one := r.runNow(id); len(one.Attempts) != 1 || one.Attempts[0].State != run.Cancelled || one.Attempts[0].Late == nil {
+		t.Errorf("attempts of the cancelled run: %+v, want one with the result of the attempt that was cut off", one.Attempts)
+	}
 }

@@ -140,6 +140,34 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	return r
 }
 
+// listens lets the node hear notifications until the end of the test. The first one means that listening has begun.
+func (r *rig) listens() {
+	r.t.Helper()
+	listening, end := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	began, heard := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	go func() {
+		defer close(heard)
+		_ = r.store.Listen(listening, func(n dispatcher.Notification) {
+			once.Do(func() { close(began) })
+			r.hear(n)
+		})
+	}()
+	r.t.Cleanup(func() { end(); <-heard })
+	<-began
+}
+
+// cutOff waits until an attempt is cut off, and returns its outcome.
+func (r *rig) cutOff(attempt context.Context) run.Outcome {
+	limited, cancel := context.WithTimeout(attempt, patience)
+	defer cancel()
+	<-limited.Done()
+	if attempt.Err() == nil {
+		r.t.Error("the attempt goes on after its run has ended")
+	}
+	return run.Outcome{State: run.Cancelled, Class: run.ClassCancelled, Error: "cut off"}
+}
+
 // declare stores a job with one trigger, at the test's time.
 func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger)) {
 	r.t.Helper()

@@ -142,6 +142,12 @@ func (n *NodeID) UnmarshalText(text []byte) error {
 // random; it is never 0.
 type Token int64
 
+// Divided returns the token of a fire that leaves a claim under t for a claim of its own. The node that attempts it under t
+// recognizes the fire by that.
+func (t Token) Divided(fire Key) Token {
+	return Token(HashID("claim", strconv.FormatInt(int64(t), 10), fire.String()))
+}
+
 // Salt is a secret of an app. The ids of events, of runs that follow others and of notifications depend on it, so that
 // knowing names and times is not enough to compute ids of another app. It leaves its installation only in an Export. It
 // has SaltBytes. A salt of olderSaltBytes comes from an older version, where event ids did not depend on it; with it,

@@ -244,16 +244,14 @@ func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 }
 
 // Cancel cuts off an attempt that is in flight here, or drops it while it waits. Another attempt of its run goes on: a
-// cancellation may arrive late. Number 0 stands for the only attempt under the token.
+// cancellation may arrive late. Number 0 stands for the only attempt under the token. A run that left its claim is
+// cancelled under the token that it has since.
 func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	is := func(one *Run[T]) bool {
-		key := KeyOf(one.HeldRun)
-		if attempt.number == 0 {
-			key.number = 0
-		}
-		return key == attempt
+		return one.TriggerID == attempt.trigger && (attempt.number == 0 || attempt.number == one.Attempt) &&
+			(attempt.Of(one.Key, one.Token) || attempt.Of(one.Key, one.Token.Divided(one.Key)))
 	}
 	for one := range p.running {
 		if is(one) && one.cancel != nil {

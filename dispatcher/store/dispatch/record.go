@@ -87,10 +87,10 @@ const leaveSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM c WHERE s.jo
 		AND s.trigger_id = c.of_trigger AND s.kind = c.of_kind AND s.token = c.of_token`
 
 // recordLate keeps the results of attempts that were taken from their node. The stored outcome of the attempt, recorded
-// again, is not a late result.
-const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
+// again, is not a late result. The node of a fire that left its claim is unknown when the fire is cancelled.
+const recordLate = ` UPDATE attempts AS r SET late_result = b.late, node = b.node FROM b
 	WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + db.Within + `
-		AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
+		AND r.attempt = b.attempt AND (r.node = b.node OR r.node = 0 AND r.state = 'cancelled') AND r.late_result IS NULL
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
 // Record stores the outcomes of attempts and updates their runs.

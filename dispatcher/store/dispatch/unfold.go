@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -307,7 +306,7 @@ func (s *Store) divideIn(ctx context.Context, t *Tx, token int64, skip bool) (un
 	for _, fire := range db.SortedBy(open, db.HeldKey) {
 		err := s.unfoldFire(ctx, t, fire)
 		if s.OfStored(ctx, err) {
-			fire.Token = run.Token(rand.Int64N(1<<63-1) + 1)
+			fire.Token = fire.Token.Divided(fire.Key)
 			bad, err = append(bad, fire), claimFire(ctx, t, token, fire)
 		} else {
 			made++
@@ -389,7 +388,7 @@ func EndClaimed(ctx context.Context, t *Tx, id string, class run.Class, why stri
 	}
 	// $1 now, $2 scheduled instant, $3 trigger, $4 class, $5 why
 	chosen := `WITH c AS (SELECT` + ChosenEnd(End{State: `'cancelled'`, Class: `CAST($4 AS TEXT)`, Message: `CAST($5 AS TEXT)`}) + `,
-		CASE WHEN r.node > 0 THEN 1 ELSE 0 END AS attempted
+		1 AS attempted
 		FROM (SELECT CAST($1 AS BIGINT) AS now) AS n CROSS JOIN (` + ClaimedRuns(t.Flavor, "", ` AND o.scheduled_at = $2`) + `) AS r
 		WHERE r.scheduled_at = $2 AND r.trigger_id = $3)`
 	args := []any{t.At.UnixMilli(), key.ScheduledAt.UnixMilli(), key.TriggerID, string(class), why}

@@ -12,7 +12,7 @@ b AS MATERIALIZED (
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
 UPDATE attempts AS r
-SET late_result = b.late
+SET late_result = b.late, node = b.node
 FROM b
 WHERE r.scheduled_at = b.scheduled_at
   AND r.trigger_id = b.trigger_id
@@ -20,6 +20,6 @@ WHERE r.scheduled_at = b.scheduled_at
   AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
   AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
   AND r.attempt = b.attempt
-  AND r.node = b.node
+  AND (r.node = b.node OR r.node = 0 AND r.state = 'cancelled')
   AND r.late_result IS NULL
   AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)
