@@ -208,23 +208,33 @@ func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	}
 }
 
+// The node knows the job from an earlier run, and hears nothing of the deletion. The run may have moved with its app, and
+// be attempted in another installation.
 func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("gone", "rate(1h)", nil)
 	change := input.Change{Actor: "test", Now: r.now}
-	if _, err := r.store.RequestRun(t.Context(), "app", "gone", nil, change); err != nil {
-		t.Fatal(err)
+	request := func() {
+		t.Helper()
+		if _, err := r.store.RequestRun(t.Context(), "app", "gone", nil, change); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := r.store.DeleteJob(t.Context(), "app", "gone", change); err != nil {
-		t.Fatal(err)
-	}
+	request()
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if found := r.settled(); len(found) != 1 || found[0].State != run.Succeeded {
+		t.Fatalf("runs = %+v, want one that succeeded", found)
+	}
+	request()
+	if err := errors.Join(r.store.DeleteJob(t.Context(), "app", "gone", change), r.adopt(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	found := r.settled()
-	if len(found) != 1 || found[0].State != run.Cancelled || found[0].Class != run.ClassJobDeleted || len(r.calls) != 0 {
-		t.Errorf("runs = %+v after %d calls, want one cancelled with class job_deleted and no call", found, len(r.calls))
+	if len(found) != 2 || found[1].State != run.Cancelled || found[1].Class != run.ClassJobDeleted || len(r.calls) != 1 {
+		t.Errorf("runs = %+v after %d calls, want the latter cancelled with class job_deleted and no call", found, len(r.calls))
 	}
 }
 

@@ -258,9 +258,8 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 		_, err := requests.Jobs(ctx, "app", input.Page{Limit: 10})
 		return err
 	})
-	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	other := open(t, database)
-	for count(t, other, waiting) < 2 {
+	for count(t, other, waitingForLocks) < 2 {
 	}
 	for round := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), waitLimit) // the requests wait longer, for the lock

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -133,6 +134,74 @@ func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 			t.Errorf("found %v, want the run that the dead node left", found)
 		}
 	})
+}
+
+// adoptRequested requests a run, and returns a function by which node 2 adopts it.
+func adoptRequested(t *testing.T, s *store.Store) func() error {
+	t.Helper()
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
+	_, err := s.RequestRun(t.Context(), "app", "job", nil, input.Change{Actor: "test", Now: may1})
+	must(t, err)
+	found := idle(t, s, may1)
+	return func() error {
+		held, err := s.Adopt(t.Context(), dispatcher.AdoptQuery{Node: taker, Token: 5, Limit: 1, Now: may1}, found)
+		if err == nil && len(held) != 1 {
+			err = errNotAdopted
+		}
+		return err
+	}
+}
+
+var errNotAdopted = errors.New("the run was not adopted")
+
+// An adoption that began while the app was enabled may be committed long after the app was disabled. An export without it
+// would let two installations attempt the run.
+func TestExportWaitsForAdoptionsOfItsApp(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 1)
+	adopt := adoptRequested(t, s)
+	for _, statement := range []string{
+		`CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END'`,
+		`CREATE TRIGGER gate BEFORE UPDATE ON live_runs FOR EACH ROW EXECUTE FUNCTION gate()`,
+	} {
+		must(t, store.Exec(t.Context(), s, statement))
+	}
+	gate := meanwhileIn(t, database)
+	_, err := gate.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1)`)
+	must(t, err)
+	var exported chan error
+	must(t, whileItWaits(t, s, adopt, func() {
+		_, _, err := s.PutApp(t.Context(), access.App{Name: "app"}, input.Change{Actor: "test", Now: may1.Add(time.Minute)})
+		must(t, err)
+		exported = make(chan error, 1)
+		go func() {
+			_, err := s.ExportApp(t.Context(), "app")
+			exported <- err
+		}()
+		for len(exported) == 0 && count(t, s, waitingForLocks) < 2 {
+		}
+		must(t, gate.Commit(t.Context()))
+	}))
+	if err := <-exported; !errors.Is(err, dispatcher.ErrConflict) || !strings.Contains(err.Error(), "in flight") {
+		t.Errorf("got error %v, want ErrConflict because of the run in flight", err)
+	}
+}
+
+// An adoption that waits for an export sees that the app was disabled.
+func TestAdoptionSeesTheSwitchThatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 1)
+	adopt := adoptRequested(t, s)
+	export := meanwhileIn(t, database)
+	for _, statement := range []string{`SELECT id FROM apps FOR UPDATE`, `UPDATE apps SET enabled = FALSE`} {
+		_, err := export.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	if err := whileItWaits(t, s, adopt, func() { must(t, export.Commit(t.Context())) }); !errors.Is(err, errNotAdopted) {
+		t.Errorf("got error %v, want %v", err, errNotAdopted)
+	}
 }
 
 // Due retries are found by their own index, however many runs are live or will be attempted later.

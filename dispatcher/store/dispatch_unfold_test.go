@@ -91,13 +91,14 @@ func meanwhileIn(t *testing.T, database string) pgx.Tx {
 	return tx
 }
 
+const waitingForLocks = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+
 // whileItWaits calls do, waits until do waits for a lock, and calls meanwhile. It returns the error of do.
 func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func()) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-	for count(t, s, waiting) == 0 {
+	for count(t, s, waitingForLocks) == 0 {
 		select {
 		case err := <-done:
 			return errors.Join(err, errors.New("it did not wait"))

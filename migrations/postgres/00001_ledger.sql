@@ -341,7 +341,7 @@ CREATE TABLE live_runs (
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run; a hash for a run that follows another or tells of an alert
   job_id       BIGINT   NOT NULL,
   app_id       BIGINT   NOT NULL,         -- the job's: runs are adopted by turns of apps
-  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
+  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried; negative: adopted after its deletion
   node         BIGINT   NOT NULL,         -- 0: no node works on it; -1: it waits for a slot; -2: a shard that waits for its parent; -3: it is set aside
   token        BIGINT   NOT NULL,         -- fence; 0: no node may record
   claimed_at   BIGINT,
@@ -433,7 +433,7 @@ CREATE TABLE runs (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
   job_id       BIGINT   NOT NULL,
-  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
+  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried; negative: adopted after its deletion
   node         BIGINT   NOT NULL,         -- of the latest attempt; 0: none
   ended_at     BIGINT   NOT NULL,
   claimed_ms   INTEGER,                   -- milliseconds before ended_at; NULL: never, or longer ago than fits

@@ -173,8 +173,12 @@ func (d *preparedJob) Queue() pool.QueueKey {
 }
 
 // Call returns the call of an attempt, by the job with which the run was claimed or, for an adopted run, by the current
-// job. The error is ErrGone if the job or trigger does not exist, or explains why the stored job cannot be read.
+// job. The error is ErrGone if the job or trigger does not exist, or did not when the run was adopted, or explains why the
+// stored job cannot be read.
 func (j *jobCache) Call(r Held) (target.Call, error) {
+	if r.Revision < 0 {
+		return target.Call{}, ErrGone
+	}
 	d := r.Detail.Job
 	if d == nil {
 		var cached bool

@@ -393,10 +393,11 @@ func Fence(f Flavor) string {
 	return OfBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`
 }
 
-// How rows are locked, where databases lock rows: LockToDelete waits for rows locked by others, SkipLocked leaves
-// them out, and LockedThere means that their query has locked them.
+// How rows are locked, where databases lock rows: LockToDelete waits for rows locked by others, LockToKeep only for those
+// locked to be deleted, SkipLocked leaves them out, and LockedThere means that their query has locked them.
 const (
 	LockToDelete   = " FOR UPDATE"
+	LockToKeep     = " FOR KEY SHARE"
 	SkipLockedRows = " SKIP LOCKED"
 	LockedThere    = " LOCKED"
 )

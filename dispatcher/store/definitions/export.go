@@ -18,8 +18,8 @@ import (
 
 // An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the clocks
 // of its triggers have followed: each clock was written after the switch, so a claim that began before it either is in
-// the snapshot or no longer matches. No job of the app fires here while it stays disabled. ImportApp writes the same
-// clocks, so that overdue fires are due there.
+// the snapshot or no longer matches. Adoptions that began before it are waited for. No job of the app fires here while
+// it stays disabled. ImportApp writes the same clocks, so that overdue fires are due there.
 
 // left is true for a run r claimed by a dead node. No node adopts it while its app is disabled, so it waits as queued
 // runs do.
@@ -42,10 +42,14 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 
 // ExportApp returns a disabled app with everything that belongs to it.
 func (s *Store) ExportApp(ctx context.Context, name string) (export access.Export, err error) {
-	err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
-		export, err = s.exported(ctx, q, name)
-		return err
-	})
+	// $1 id
+	const adopted = `SELECT id FROM apps WHERE id = $1 AND NOT enabled`
+	if _, err = db.Affect(ctx, s.db.Write, adopted+s.db.LockRows(db.LockToDelete), run.AppID(name)); err == nil {
+		err = s.snapshot(ctx, func(ctx context.Context, q db.Querier) error {
+			export, err = s.exported(ctx, q, name)
+			return err
+		})
+	}
 	if err != nil {
 		return export, fmt.Errorf("export app %s: %w", name, err)
 	}

@@ -90,29 +90,38 @@ func (s *Store) importApp(ctx context.Context, t *dispatch.Tx, export access.Exp
 }
 
 // endLeftRuns ends some waiting runs of an app that was deleted here, as nodes do: they moved with the app and may run
-// elsewhere. Runs that come back with the app are imported later. more is true if further runs wait.
+// elsewhere. Attempts of them that nodes still make are cut off. Runs that come back with the app are imported later.
+// more is true if further runs wait.
 func endLeftRuns(ctx context.Context, t *dispatch.Tx, app string) (more bool, err error) {
 	// $1 app. It stays deleted meanwhile.
 	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
 	if _, is, err := db.First(ctx, t, db.ScanInt, deleted+t.ForUpdate(), run.AppID(app)); err != nil || !is {
 		return false, err
 	}
+	const of, ordered = ` JOIN live_runs AS r ON r.job_id = j.id`, ` ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `
 	// $1 app
-	waiting := `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id WHERE j.app_id = $1
-		LIMIT ` + strconv.Itoa(mostLeft+1) + `) AS found`
-	n, _, err := db.First(ctx, t, db.ScanInt, waiting, run.AppID(app))
-	if err != nil || n == 0 {
+	waiting := `SELECT` + db.ContenderColumns + ` FROM jobs AS j` + of + ` WHERE j.app_id = $1` + ordered + strconv.Itoa(mostLeft+1)
+	found, err := db.Collect(ctx, t, func(row db.Scanner) (r run.HeldRun, err error) {
+		err = row.Scan(db.ContenderRefs(&r, new(run.NodeID))...)
+		return r, err
+	}, waiting, run.AppID(app))
+	if err != nil || len(found) == 0 {
 		return false, err
+	}
+	for _, one := range found[:min(len(found), mostLeft)] {
+		if one.Token != 0 { // a node may be making its attempt
+			t.Notify(dispatcher.Notification{Run: one.String(), Token: one.Token, Attempt: one.Attempt})
+		}
 	}
 	// $1 now, from $2 on: the app
 	left := t.Steps(1, t.Rows(1, 2, "", db.IDColumns...), `SELECT`+dispatch.ChosenEnd(dispatch.End{
-		State: `'cancelled'`, Class: `'job_deleted'`, Message: `'the app was deleted before this attempt began'`,
-	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
-	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), db.LockToDelete, 1, dispatch.EndSteps(t.Flavor, "")...)
+		State: `'cancelled'`, Class: `'job_deleted'`, Message: `'the app was deleted before this run ended'`,
+	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id`+of+ordered+strconv.Itoa(mostLeft), db.LockToDelete, 1,
+		dispatch.EndSteps(t.Flavor, "")...)
 	if err := dispatch.Take(ctx, t, left, append([]any{t.At.UnixMilli()}, t.Batch([]int64{run.AppID(app)})...)...); err != nil {
 		return false, fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
-	return n > mostLeft, nil
+	return len(found) > mostLeft, nil
 }
 
 // imported is what jobs of an imported app also need: its calendars, and the fires that come as runs.

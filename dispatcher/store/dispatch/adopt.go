@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 )
 
-// goesOnIn selects the apps with runs that continue. Runs of a deleted app end, whatever its switch was.
-const goesOnIn = `(enabled OR deleted_at IS NOT NULL)`
+// goesOnIn selects the apps a with runs that continue. Runs of a deleted app end, whatever its switch was.
+const goesOnIn = `(a.enabled OR a.deleted_at IS NOT NULL)`
 
 // mayRun selects the runs r, of job j, that a node may adopt. Runs of a deleted job end on any node.
 // $1 node, $5 number of apps
 const (
 	mayRun    = `j.app_id` + inApps + ` AND ` + jobMayRun
-	inApps    = ` IN (SELECT id FROM apps WHERE ` + goesOnIn + ` AND ($5 = 0 OR name IN (SELECT name FROM b)))`
+	inApps    = ` IN (SELECT a.id FROM apps AS a WHERE ` + goesOnIn + ` AND ($5 = 0 OR a.name IN (SELECT name FROM b)))`
 	jobMayRun = `(j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 )
@@ -30,7 +30,11 @@ func AppOf(job string) string {
 }
 
 // Unsent selects the runs of dead nodes that were certainly not sent: their node knew the current job.
-const Unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
+const Unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision)`
+
+// adoptedRevision is the revision with which a run is adopted. That of a deleted job is negative: the node ends the run even if
+// it missed the notification, or the job came back meanwhile. The run may have moved with its app, and come back, too.
+const adoptedRevision = `CASE WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision`
 
 // repeats selects the runs of dead nodes that are adopted in the same attempt: those that were certainly not sent, and
 // those with an ended attempt that the node had only to record.
@@ -43,7 +47,7 @@ const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attem
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
 // adoptOf is a statement that adopts live runs r of the batch that meet conditions, after other steps. It skips runs
-// that another node is adopting.
+// that another node is adopting, those of a disabled app, and all if the node is no longer active.
 // $1 node, $2 token, $3 now, from $4 on: db.AdoptColumns
 func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.Statement {
 	// The run gets the current revision of its job. The state of an accepted attempt stays until its end is recorded:
@@ -51,14 +55,11 @@ func adoptOf(f db.Flavor, columns, conditions string, before ...string) db.State
 	adopt := ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
 		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
 	FROM c WHERE` + db.OfChosen(f) + ` RETURNING ` + adoptedColumns
-	choose := columns + ` FROM b` + f.EachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
+	// The lock of the app lets an export wait for the adoption, and no other change of the app.
+	choose := columns + ` FROM b` + f.EachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
+		WHERE ` + goesOnIn + ` AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')` + db.LockOf(f.LockRows(db.LockToKeep), "a")
 	return f.Steps(3, f.Rows(3, 4, "", db.AdoptColumns...), choose, db.LockedThere, 1, append(before, adopt)...)
 }
-
-// stillMay is the condition that the app of a job j is still enabled and the node still active.
-// $1 node
-const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
-	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that finds runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, from $6 on: db.LookColumns
@@ -118,7 +119,7 @@ func idleRuns(f db.Flavor) string {
 const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 		CASE WHEN ` + repeats + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
 		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
-		'the node died' AS why, j.revision AS job_revision, b.now`
+		'the node died' AS why, ` + adoptedRevision + `, b.now`
 
 // The form in which whichIdle compares the state keeps PostgreSQL from the index of runs by node.
 const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
@@ -136,12 +137,6 @@ func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
-	}
-	for len(names) < len(served) { // both are columns of db.LookColumns
-		names = append(names, "")
-	}
-	for len(served) < len(names) {
-		served = append(served, "")
 	}
 	found, err := s.adoptable(ctx, query, s.LookArgs(query, names, served))
 	if err == nil && len(found) == 0 && len(dead) > 0 {
@@ -198,7 +193,7 @@ func (s *Store) LookArgs(query dispatcher.AdoptQuery, names, served []string) []
 		app, due, at = append(app, id), append(due, last.DueAt.UnixMilli()), append(at, last.ScheduledAt.UnixMilli())
 		trigger, kind = append(trigger, last.TriggerID), append(kind, int32(last.Code()))
 	}
-	rows := max(len(names), len(app))
+	rows := max(len(names), len(served), len(app))
 	return append([]any{int64(query.Node), db.OrZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps))},
 		s.db.Batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
 			filled(trigger, rows), filled(kind, rows))...)

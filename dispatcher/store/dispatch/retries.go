@@ -111,7 +111,7 @@ func retriesByTurns(f db.Flavor) string {
 // takeRetries chooses the runs of the batch that have not changed since they were found. The attempt of a run that
 // waits for a callback keeps its number: the node records its end.
 const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-		CASE WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, j.revision AS job_revision, b.now`
+		CASE WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, ` + adoptedRevision + `, b.now`
 
 // The form of whichRetries' comparison keeps PostgreSQL from the indexes of retrying runs.
 const whichRetries = `(` + db.IsParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`

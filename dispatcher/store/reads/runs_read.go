@@ -42,7 +42,7 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 func RunQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt, a.name, j.name, coalesce(t.name, ''),
 			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
-			r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
+			r.kind, abs(r.revision), r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
 			r.waits_at, r.probe_at, r.callback, r.waited,
 			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count

@@ -97,6 +97,22 @@ func testRelease(t *testing.T, f *wing) {
 	}
 }
 
+// A node that missed the notification of the deletion may still have the job, or read it after its return.
+func testAdoptOfDeletedJob(t *testing.T, f *wing) {
+	due := fixture.T0.Add(5 * time.Minute)
+	held := f.ClaimOne("tick")
+	f.Again(held, fixture.Failure(fixture.T0), fixture.FailedUntil(due))
+	f.Requested("tick")
+	f.Must(f.DeleteJob(t.Context(), "shop", "tick", fixture.At(fixture.T0.Add(4*time.Minute))))
+	adopted := append(f.AdoptRetries(due), f.AdoptIdle(fixture.NodeA, due)...)
+	f.Expect("how many runs are adopted", len(adopted), 2)
+	for _, run := range adopted {
+		if run.Revision != -held.Revision {
+			t.Errorf("run %s is adopted with revision %d, want %d, which no job has", run, run.Revision, -held.Revision)
+		}
+	}
+}
+
 func testAdopt(t *testing.T, f *wing) {
 	ctx := t.Context()
 	held := f.ClaimOne("tick")

@@ -41,6 +41,7 @@ func dispatchTests() tests {
 		"a record takes any text":                                testRecordAnyText,
 		"a released run is queued and its attempt not consumed":  testRelease,
 		"runs of dead nodes are adopted":                         testAdopt,
+		"runs of a deleted job are adopted by no revision":       testAdoptOfDeletedJob,
 		"a run that has begun stays with its node":               testBegin,
 		"an attempt that was not sent is made again":             testAdoptUnsent,
 		"adoption takes the oldest runs first":                   testAdoptFairly,

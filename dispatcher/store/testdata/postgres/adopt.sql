@@ -13,11 +13,11 @@ b AS MATERIALIZED (
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
-      ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
-      j.revision AS job_revision, b.now
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
+      ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why, CASE
+      WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision, b.now
   FROM b
   CROSS JOIN LATERAL (
     SELECT r.*
@@ -30,12 +30,10 @@ chosen AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
   ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  JOIN apps AS a ON a.id = j.app_id
+  WHERE (a.enabled OR a.deleted_at IS NOT NULL)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  FOR KEY SHARE OF a
 ),
 c AS MATERIALIZED (
   SELECT *

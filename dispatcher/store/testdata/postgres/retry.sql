@@ -13,8 +13,8 @@ b AS MATERIALIZED (
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
-      WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over,
-      j.revision AS job_revision, b.now
+      WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, CASE
+      WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision, b.now
   FROM b
   CROSS JOIN LATERAL (
     SELECT r.*
@@ -28,12 +28,10 @@ chosen AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
   ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  JOIN apps AS a ON a.id = j.app_id
+  WHERE (a.enabled OR a.deleted_at IS NOT NULL)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  FOR KEY SHARE OF a
 ),
 c AS MATERIALIZED (
   SELECT *

@@ -31,10 +31,10 @@ a AS MATERIALIZED (
   ) SELECT s.app FROM s WHERE s.app IS NOT NULL) AS s
   LEFT JOIN b AS x ON x.app = s.app
   WHERE s.app IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
+    SELECT a.id
+    FROM apps AS a
+    WHERE (a.enabled OR a.deleted_at IS NOT NULL)
+      AND ($5 = 0 OR a.name IN (SELECT name FROM b))
   )
 ),
 w AS (

@@ -21,10 +21,10 @@ WHERE j.id = r.job_id
   AND r.waits_for = $4
   AND r.waits_for <> 0
   AND j.app_id IN (
-  SELECT id
-  FROM apps
-  WHERE (enabled OR deleted_at IS NOT NULL)
-    AND ($5 = 0 OR name IN (SELECT name FROM b))
+  SELECT a.id
+  FROM apps AS a
+  WHERE (a.enabled OR a.deleted_at IS NOT NULL)
+    AND ($5 = 0 OR a.name IN (SELECT name FROM b))
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')

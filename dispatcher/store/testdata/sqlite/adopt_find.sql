@@ -30,10 +30,10 @@ a AS MATERIALIZED (
   ) SELECT s.app FROM s WHERE s.app IS NOT NULL) AS s
   LEFT JOIN b AS x ON x.app = s.app
   WHERE s.app IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
+    SELECT a.id
+    FROM apps AS a
+    WHERE (a.enabled OR a.deleted_at IS NOT NULL)
+      AND ($5 = 0 OR a.name IN (SELECT name FROM b))
   )
 ),
 w AS (
@@ -73,10 +73,10 @@ w AS (
     AND (x.after_at IS NULL OR (r.scheduled_at + 0, r.trigger_id, r.kind) > (x.after_at,
         x.after_trigger, x.after_kind))
     AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
+    SELECT a.id
+    FROM apps AS a
+    WHERE (a.enabled OR a.deleted_at IS NOT NULL)
+      AND ($5 = 0 OR a.name IN (SELECT name FROM b))
   )
     AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
