@@ -110,6 +110,7 @@ type Stopwatch struct {
 // Trace returns the hooks for the transport.
 func (s *Stopwatch) Trace() *httptrace.ClientTrace {
 	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { s.note(func(time.Time) { s.assigned = false }) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			s.note(func(time.Time) { s.written, s.connected, s.assigned = s.written || !info.Reused, true, true })
 		},
@@ -124,12 +125,13 @@ func (s *Stopwatch) Trace() *httptrace.ClientTrace {
 			s.dialling()
 		},
 		DNSDone: func(httptrace.DNSDoneInfo) {
-			s.note(func(now time.Time) { s.phases.DNS += since(s.dnsBegan, now) })
+			s.note(func(now time.Time) { s.phases.DNS, s.dnsBegan = s.phases.DNS+since(s.dnsBegan, now), time.Time{} })
 		},
-		// If several addresses are tried, the phase lasts from the first start to the last end.
+		// If several addresses are tried, the phase lasts from the first start to the last end. Connections to name servers
+		// are part of the phase before.
 		ConnectStart: func(string, string) {
 			s.note(func(now time.Time) {
-				if s.connBegan.IsZero() {
+				if s.connBegan.IsZero() && s.dnsBegan.IsZero() {
 					s.connBegan = now
 				}
 			})
@@ -137,7 +139,9 @@ func (s *Stopwatch) Trace() *httptrace.ClientTrace {
 		},
 		ConnectDone: func(_, _ string, err error) {
 			s.note(func(now time.Time) {
-				s.phases.Connect, s.connected = since(s.connBegan, now), s.connected || err == nil
+				if s.dnsBegan.IsZero() {
+					s.phases.Connect, s.connected = since(s.connBegan, now), s.connected || err == nil
+				}
 			})
 		},
 		TLSHandshakeStart: func() { s.note(func(now time.Time) { s.tlsBegan = now }) },
@@ -188,6 +192,14 @@ func (s *Stopwatch) Sent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written
+}
+
+// CutOff notes that the context of the request has ended. The request counts as sent if it had a connection: HTTP/2 may be
+// about to write it in another goroutine, for which the end of the request does not wait.
+func (s *Stopwatch) CutOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written = s.written || s.assigned
 }
 
 // Unconnected reports whether the attempt began to connect but never had a connection.

@@ -2,8 +2,10 @@ package attempt
 
 import (
 	"errors"
+	"net/http/httptrace"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -24,5 +26,27 @@ func TestLostConnectionsOfNetHTTPGiveClassReset(t *testing.T) {
 		if got := classOf(&url.Error{Op: "Post", URL: "http://x.test", Err: errors.New(text)}); got != run.ClassReset {
 			t.Errorf("class of %q = %s, want %s", text, got, run.ClassReset)
 		}
+	}
+}
+
+// The resolver asks a name server over a connection of its own, which the trace reports like that of the target.
+func TestConnectionToANameServerIsNotThatOfTheTarget(t *testing.T) {
+	t.Parallel()
+	s := &Stopwatch{Start: time.Now()}
+	trace := s.Trace()
+	trace.DNSStart(httptrace.DNSStartInfo{Host: "partners.test"})
+	trace.ConnectStart("udp", "10.0.0.2:53")
+	trace.ConnectDone("udp", "10.0.0.2:53", nil)
+	trace.DNSDone(httptrace.DNSDoneInfo{})
+	if got := s.Seen(false); got.Connect != 0 || s.connected {
+		t.Errorf("phases %+v, connected %v, want no connection", got, s.connected)
+	}
+	trace.ConnectStart("tcp", "10.0.0.9:443")
+	if !s.Unconnected() {
+		t.Error("the target counts as connected before it is")
+	}
+	trace.ConnectDone("tcp", "10.0.0.9:443", nil)
+	if s.Unconnected() {
+		t.Error("the target counts as not connected")
 	}
 }

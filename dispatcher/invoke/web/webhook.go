@@ -124,6 +124,9 @@ func (h *Webhooks) Attempt(
 	}
 	var outcome run.Outcome
 	if err != nil {
+		if bounded.Err() != nil {
+			watch.CutOff()
+		}
 		outcome = attempt.Classify(ctx, bounded, err, w.Timeout)
 		outcome.NotSent = outcome.State == run.Cancelled && !watch.Sent()
 		if outcome.Class == run.ClassTimeout && watch.Unconnected() {
