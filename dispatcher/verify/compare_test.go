@@ -31,7 +31,13 @@ func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
 		"a time within decided twice":    {misfires: []dispatcher.Misfire{all, decision(2, 3, 2)}, doubled: []int{2, 3}},
 		"a decision twice":               {misfires: []dispatcher.Misfire{all, all}, doubled: []int{0, 1, 2, 3, 4, 5}},
 		"a time that has a run, too":     {misfires: []dispatcher.Misfire{all}, runs: []time.Time{minute(1)}, doubled: []int{1}},
-		"one that overlaps at its start": {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(2, 5, 3)}, doubled: []int{2, 3}},
+		"one that overlaps at its start": {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(2, 5, 3)}, doubled: []int{2}},
+		"one spans times that ran":       {misfires: []dispatcher.Misfire{decision(0, 5, 4)}, runs: []time.Time{minute(2), minute(3)}},
+		"one spans a run and a decision": {misfires: []dispatcher.Misfire{decision(0, 5, 4), decision(2, 2, 1)},
+			runs: []time.Time{minute(3)}},
+		"one that ran at its end": {misfires: []dispatcher.Misfire{decision(0, 5, 5)}, runs: []time.Time{minute(5)}, doubled: []int{5}},
+		"more times ran than it leaves": {misfires: []dispatcher.Misfire{decision(0, 5, 5)},
+			runs: []time.Time{minute(1), minute(2)}, doubled: []int{2}},
 	} {
 		s := &scheduled{}
 		for n := range 6 {
@@ -54,5 +60,20 @@ func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
 				t.Errorf("%s: the minutes %v are doubled, want %v", name, doubled, tt.doubled)
 			}
 		}
+	}
+}
+
+func TestShortestDecisionExplainsATime(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	all := []dispatcher.Misfire{{From: minute(0), To: minute(5), Reason: "disabled"}, {From: minute(2), To: minute(3), Reason: "changed"}}
+	for at, want := range map[int]string{0: "disabled", 1: "disabled", 2: "changed", 3: "changed", 4: "disabled", 5: "disabled"} {
+		if found := shortest(all, minute(at)); found == nil || found.Reason != want {
+			t.Errorf("minute %d is explained by %+v, want %s", at, found, want)
+		}
+	}
+	if found := shortest(all, minute(6)); found != nil {
+		t.Errorf("minute 6 is explained by %+v", found)
 	}
 }

@@ -219,12 +219,20 @@ func (l oneByOne) find(ctx context.Context, key run.Key) (*run.Run, error) {
 
 func (l oneByOne) missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error) {
 	found, err := l.reader.Misfires(ctx, dispatcher.RunQuery{
-		App: l.query.App, Job: l.query.Job, Trigger: l.query.Trigger, From: at, To: at, Page: input.Page{Limit: 1},
+		App: l.query.App, Job: l.query.Job, Trigger: l.query.Trigger, From: at, To: at, Page: input.Page{Limit: 20},
 	})
-	if err != nil || len(found) == 0 {
-		return nil, err
+	return shortest(found, at), err
+}
+
+// shortest returns the misfire decision that covers a time, or nil: the shortest, because a longer one may span times that
+// it does not count.
+func shortest(all []dispatcher.Misfire, at time.Time) (found *dispatcher.Misfire) {
+	for i, m := range all {
+		if !at.Before(m.From) && !at.After(m.To) && (found == nil || m.To.Sub(m.From) < found.To.Sub(found.From)) {
+			found = &all[i]
+		}
 	}
-	return &found[0], nil
+	return found
 }
 
 func (e *explainer) decide(verdict Verdict, format string, args ...any) {

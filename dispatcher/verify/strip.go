@@ -78,11 +78,7 @@ func (g gathered) find(_ context.Context, key run.Key) (*run.Run, error) {
 }
 
 func (g gathered) missed(_ context.Context, at time.Time) (*dispatcher.Misfire, error) {
-	i := slices.IndexFunc(g.misfires, func(m dispatcher.Misfire) bool { return !at.Before(m.From) && !at.After(m.To) })
-	if i < 0 {
-		return nil, nil
-	}
-	return &g.misfires[i], nil
+	return shortest(g.misfires, at), nil
 }
 
 // gather reads the runs at some times and the catch-up runs of misfire decisions.

@@ -365,31 +365,35 @@ func (t *scheduled) cut(to time.Time) {
 	t.times = t.times[:n]
 }
 
-// decided returns how many misfire decisions each time has, and the last of them. A change of a schedule decides at
-// once about times that it no longer contains, and other times are decided later: the later decision then spans times
-// of the earlier one, which it does not count.
-func (t *scheduled) decided(result *Trigger, misfires []dispatcher.Misfire) (found []int, by []*dispatcher.Misfire) {
-	found, by = make([]int, len(t.times)), make([]*dispatcher.Misfire, len(t.times))
+// decide adds to found, which counts the runs of each time, the misfire decisions of each time, and returns the last of
+// them. A change of a schedule decides or runs at once the times that it no longer contains, and other times are decided
+// later: the later decision then spans times that it does not count. Its first and its last it always counts.
+func (t *scheduled) decide(result *Trigger, misfires []dispatcher.Misfire, found []int) (by []*dispatcher.Misfire) {
+	by = make([]*dispatcher.Misfire, len(t.times))
 	byLength := func(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
 	for _, m := range slices.SortedStableFunc(slices.Values(misfires), byLength) {
 		first := sort.Search(len(t.times), func(i int) bool { return !t.times[i].Before(m.From) })
 		after := sort.Search(len(t.times), func(i int) bool { return t.times[i].After(m.To) })
-		others := after-first > m.Count || m.From.Before(result.From) || m.To.After(result.To)
+		others := after - first - m.Count
+		if m.From.Before(result.From) || m.To.After(result.To) { // how many of its times are elsewhere is not known
+			others = after - first
+		}
 		for i := first; i < after; i++ {
-			if others && by[i] != nil && m.From.Before(by[i].From) && by[i].To.Before(m.To) {
+			if found[i] > 0 && others > 0 && t.times[i].After(m.From) && t.times[i].Before(m.To) {
+				others--
 				continue
 			}
 			found[i]++
 			by[i] = &m
 		}
 	}
-	return found, by
+	return by
 }
 
 // compare fills result from the scheduled times, the runs in order, and the misfire decisions.
 func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispatcher.Misfire) {
 	result.Scheduled, result.Unchecked = len(t.times), t.why
-	found, by := t.decided(result, misfires) // and runs, from here on
+	found := make([]int, len(t.times)) // runs and decisions of each time
 	for _, at := range runs {
 		i, expected := slices.BinarySearchFunc(t.times, at, time.Time.Compare)
 		switch {
@@ -401,6 +405,7 @@ func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispat
 			t.report(result, at, DiscrepancyUnexpected)
 		}
 	}
+	by := t.decide(result, misfires, found)
 	for i, n := range found {
 		if by[i] != nil {
 			result.Misfired++
