@@ -67,16 +67,16 @@ type TriggerHistory struct {
 type AppHistory struct {
 	// Now is the time by the database's clock. Since is when the app's history begins.
 	Now, Since time.Time
-	// Switches are those of the app to enabled or not, the last one before the time asked for and those after it, oldest first.
-	Switches []AppSwitch
 	// DisabledNow says that the app is disabled now, whatever it was then.
 	DisabledNow bool
+	// Suspended is why the app is suspended now; empty if it is not.
+	Suspended string
+	// Switches are those of the app to enabled or not, the last one before the time asked for and those after it, oldest first.
+	Switches []AppSwitch
 	// Pauses are the pauses of the app that lasted at the requested time or came later, those that last first.
 	Pauses []AppPause
 	// Outages are the latest times, since the requested one, in which a node could not reach the database.
 	Outages []Outage
-	// Suspended is why the app is suspended now; empty if it is not.
-	Suspended string
 }
 
 // AppSwitch is a change after which an app was enabled, or not: its owner disabled it, or an operator suspended it.
@@ -89,14 +89,25 @@ type AppSwitch struct {
 // Outage is a time in which a node could not reach the database: from its last heartbeat before to its first one after.
 type Outage struct {
 	Node run.NodeID `json:"node"`
+	Name string     `json:"name,omitempty"` // of the node; the store fills it in
 	From time.Time  `json:"from"`
 	To   time.Time  `json:"to"`
+}
+
+// Who names the node for people.
+func (o Outage) Who() string {
+	if o.Name == "" {
+		return "node " + o.Node.String()
+	}
+	return "node " + o.Name + " (" + o.Node.String() + ")"
 }
 
 // Revisions is the history of definitions: it says which times an app's triggers scheduled.
 type Revisions interface {
 	// AppHistory returns ErrNotFound if the app does not exist. A zero at stands for the beginning of its history.
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
+	// AppHolds returns the switches, pauses and outages of apps since a time, by their names. A deleted app may have only outages.
+	AppHolds(ctx context.Context, since time.Time, apps []string) (map[string]*AppHistory, error)
 	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
 	EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error)
 	// JobKey returns the key of a job, also of a deleted one; ErrNotFound if no job has the name.

@@ -16,6 +16,8 @@ type Definitions interface {
 	PutApp(ctx context.Context, app App, change input.Change) (stored App, created bool, err error)
 	// App returns ErrNotFound if the app does not exist.
 	App(ctx context.Context, name string) (App, error)
+	// AppWithUsage is App with its pauses and its use of quotas.
+	AppWithUsage(ctx context.Context, name string) (App, error)
 	// Apps lists apps by name.
 	Apps(ctx context.Context, page input.Page) ([]App, error)
 	// DeleteApp returns ErrNotEmpty, with some of their names, while the app has jobs, calendars, groups or alerts.

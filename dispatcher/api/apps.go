@@ -43,7 +43,7 @@ func (a *API) listApps(r *request) (response, error) {
 
 // getApp gets an app.
 func (a *API) getApp(r *request) (response, error) {
-	app, err := a.store.App(r.Context(), r.PathValue("app"))
+	app, err := a.store.AppWithUsage(r.Context(), r.PathValue("app"))
 	return response{revision: app.Revision, body: app}, err
 }
 

@@ -17,13 +17,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// failing is a store whose App calls a function of the test.
+// failing is a store whose AppWithUsage calls a function of the test.
 type failing struct {
 	*store.Store
 	app func() error
 }
 
-func (f failing) App(context.Context, string) (access.App, error) {
+func (f failing) AppWithUsage(context.Context, string) (access.App, error) {
 	return access.App{}, f.app()
 }
 

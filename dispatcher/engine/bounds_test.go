@@ -174,7 +174,7 @@ func TestResponsesAboveBytesKeptAreOmittedFromOutcomes(t *testing.T) {
 	if err := r.round(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
-	app, err := r.store.App(t.Context(), "app")
+	app, err := r.store.AppWithUsage(t.Context(), "app")
 	if err != nil {
 		t.Fatal(err)
 	}

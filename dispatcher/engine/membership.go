@@ -100,7 +100,8 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	return nil
 }
 
-// recordOutage records the outage of the database that a heartbeat has ended, if there was one.
+// recordOutage records the outage of the database that a heartbeat has ended, if there was one. The log alone has an
+// outage that was too short for the node to count as silent.
 func (e *Engine) recordOutage(ctx context.Context, to time.Time) {
 	from := e.fleet.EndOutage()
 	if from.IsZero() || !to.After(from) {
@@ -108,6 +109,10 @@ func (e *Engine) recordOutage(ctx context.Context, to time.Time) {
 	}
 	e.log.WarnContext(ctx, "database reached again", "node", e.fleet.ID().String(), "lost_at", from, "after",
 		to.Sub(from).Round(time.Second).String())
+	before := dispatcher.Node{NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: from, HeartbeatInterval: input.Duration(e.opts.Heartbeat)}}
+	if before.SilentAt(to) == 0 {
+		return
+	}
 	if err := e.store.RecordOutage(ctx, dispatcher.Outage{Node: e.fleet.ID(), From: from, To: to}); err != nil {
 		e.log.WarnContext(ctx, "outage of the database is not recorded", "node", e.fleet.ID().String(), "since", from, "err", err)
 	}

@@ -68,7 +68,8 @@ func (s *stampedBeats) Heartbeat(ctx context.Context, id run.NodeID, report disp
 	return reply, err
 }
 
-// A node records once when it could not reach the database, also if it was marked dead meanwhile.
+// A node records once when it could not reach the database, also if it was marked dead meanwhile, but not that a single
+// heartbeat failed.
 func TestOutageOfTheDatabaseIsRecorded(t *testing.T) {
 	t.Parallel()
 	store := &stampedBeats{}
@@ -86,10 +87,12 @@ func TestOutageOfTheDatabaseIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.fleet.HeartbeatFailed(errors.New("no connection"))
-	beat(9)
-	beat(10)
+	beat(21)
+	beat(22)
+	r.fleet.HeartbeatFailed(errors.New("no connection"))
+	beat(32)
 	history, err := r.store.AppHistory(t.Context(), "app", time.Time{}, time.Time{})
-	want := []dispatcher.Outage{{Node: r.fleet.ID(), From: r.now.Add(time.Second), To: r.now.Add(9 * time.Second)}}
+	want := []dispatcher.Outage{{Node: r.fleet.ID(), Name: "test", From: r.now.Add(time.Second), To: r.now.Add(21 * time.Second)}}
 	if diff := cmp.Diff(want, history.Outages); err != nil || diff != "" {
 		t.Errorf("outages, error %v (-want +got):\n%s", err, diff)
 	}

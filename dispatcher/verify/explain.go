@@ -250,11 +250,11 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 		return err
 	}
 	e.Misfire = m
-	held, was := e.held.during(e.At, e.At)
-	if !was {
-		held, _ = e.held.during(m.From, m.To) // fires missed together have one decision
+	first, last := e.At, e.At
+	if _, was := e.held.during(first, last); !was {
+		first, last = m.From, m.To // fires missed together have one decision
 	}
-	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, held.before(m.Reason))
+	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, e.held.reasonOf(m, first, last))
 	for i := range e.history.Revisions {
 		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(m.DecidedAt) && r.Revision != e.Revision {
 			e.declared(r)

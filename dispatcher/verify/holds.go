@@ -3,8 +3,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +16,7 @@ type hold struct {
 	what, actor, reason string
 	from                time.Time
 	until, ends         *time.Time // until when it lasted, nil if it lasts, and when it ends by itself
+	outage              bool       // of the database
 }
 
 // String says what held fires, by whom, when and why.
@@ -40,12 +39,19 @@ func (h hold) String() string {
 	return text
 }
 
-// before puts the hold before a reason that follows from it.
-func (h hold) before(reason string) string {
-	if h.what == "" {
-		return reason
+// reasonOf adds to the reason of a misfire decision what held its fires, first or last. A person's choice or a change
+// of the definition comes first, and an outage only counts if it covers all the fires.
+func (all holds) reasonOf(m *dispatcher.Misfire, first, last time.Time) string {
+	held, is := all.during(first, last)
+	switch {
+	case !is:
+		return m.Reason
+	case m.Node != nil || !held.outage:
+		return held.String() + "; " + m.Reason
+	case held.from.After(first) || held.until.Before(last):
+		return m.Reason
 	}
-	return h.String() + "; " + reason
+	return m.Reason + "; " + held.String()
 }
 
 // delayed reports whether a run began after the hold, as far as its attempts show.
@@ -65,7 +71,8 @@ func holdsOf(history *dispatcher.TriggerHistory, app *dispatcher.AppHistory, pau
 		from := cmp.Or(r.PausedAt, &r.From) // the pause may have begun in an earlier revision
 		switch {
 		case r.Paused && (lasting == 0 || !all[len(all)-1].from.Equal(*from)):
-			all = append(all, hold{"the trigger or its job is paused", r.PausedBy, r.PauseReason, *from, nil, r.PausedUntil})
+			all = append(all, hold{what: "the trigger or its job is paused", actor: r.PausedBy, reason: r.PauseReason, from: *from,
+				ends: r.PausedUntil})
 			lasting++
 		case !r.Paused:
 			for ; lasting > 0; lasting-- {
@@ -76,7 +83,7 @@ func holdsOf(history *dispatcher.TriggerHistory, app *dispatcher.AppHistory, pau
 	slices.Reverse(all)
 	for _, p := range pauses {
 		what := map[bool]string{true: p.What() + " are paused", false: p.What() + " were paused"}[p.EndedAt == nil]
-		all = append(all, hold{what, p.PausedBy, p.Reason, p.PausedAt, p.EndedAt, p.Until})
+		all = append(all, hold{what: what, actor: p.PausedBy, reason: p.Reason, from: p.PausedAt, until: p.EndedAt, ends: p.Until})
 	}
 	on := true
 	for _, s := range app.Switches {
@@ -88,7 +95,7 @@ func holdsOf(history *dispatcher.TriggerHistory, app *dispatcher.AppHistory, pau
 		on = s.Enabled
 	}
 	for _, o := range app.Outages {
-		all = append(all, hold{what: fmt.Sprintf("node %s could not reach the database", o.Node), from: o.From, until: &o.To})
+		all = append(all, hold{what: o.Who() + " could not reach the database", from: o.From, until: &o.To, outage: true})
 	}
 	return all
 }
@@ -108,39 +115,35 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispa
 	if len(misfires) == 0 {
 		return nil
 	}
-	since, jobs := misfires[0].From, make([]int64, len(misfires))
+	since, jobs, apps := misfires[0].From, make([]int64, len(misfires)), make([]string, len(misfires))
 	for i, m := range misfires {
-		jobs[i] = m.JobID
+		jobs[i], apps[i] = m.JobID, m.App
 		if m.From.Before(since) {
 			since = m.From
 		}
 	}
 	slices.Sort(jobs)
+	slices.Sort(apps)
 	histories, err := reader.TriggerHistories(ctx, since, slices.Compact(jobs))
 	if err != nil {
 		return err
 	}
-	apps := map[string]dispatcher.AppHistory{}
+	holds, err := reader.AppHolds(ctx, since, slices.Compact(apps))
+	if err != nil {
+		return err
+	}
 	for i := range misfires {
 		m := &misfires[i]
-		record, known := apps[m.App]
-		if !known {
-			// Of a deleted app, only what held its triggers is known.
-			if record, err = reader.AppHistory(ctx, m.App, since, time.Time{}); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-				return err
-			}
-			apps[m.App] = record
-		}
 		of := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.ID == m.TriggerID })
 		if of < 0 {
 			continue
 		}
+		app := holds[m.App]
 		var pauses []dispatcher.AppPause
 		if in, _ := histories[of].At(m.From); in != nil {
-			pauses = dispatcher.HeldBy(record.Pauses, in.Labels)
+			pauses = dispatcher.HeldBy(app.Pauses, in.Labels)
 		}
-		held, _ := holdsOf(&histories[of], &record, pauses).during(m.From, m.To)
-		m.Reason = held.before(m.Reason)
+		m.Reason = holdsOf(&histories[of], app, pauses).reasonOf(m, m.From, m.To)
 	}
 	return nil
 }
@@ -158,8 +161,8 @@ func (e *explainer) addHolds() {
 	}
 	for _, o := range e.app.Outages {
 		if !o.From.After(e.At) && o.To.After(e.At) {
-			e.step(o.From, "node %s lost the database", o.Node)
-			e.step(o.To, "node %s reached the database again", o.Node)
+			e.step(o.From, "%s lost the database", o.Who())
+			e.step(o.To, "%s reached the database again", o.Who())
 		}
 	}
 }

@@ -170,6 +170,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	g.close()
 	until(t, "the node not to be ready", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
 	alive("while the database is away")
+	elapse(time.Second) // several heartbeats fail
 	g.open()
 	until(t, "the node to be ready again", func() bool { return n.status("/readyz") == http.StatusOK })
 	before := len(r.all())
@@ -181,7 +182,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	})
 	if at := outage.From.Truncate(time.Second).Add(time.Second); at.Before(outage.To) {
 		found := must[verify.Explanation](t)(n.Explain(t.Context(), "away", "ticks", "tick", at))
-		if !slices.ContainsFunc(found.Steps, func(s verify.Step) bool { return s.What == "node "+outage.Node.String()+" lost the database" }) {
+		if !slices.ContainsFunc(found.Steps, func(s verify.Step) bool { return s.What == outage.Who()+" lost the database" }) {
 			t.Errorf("the explanation of %s, in the outage %+v, has the steps %v", at, outage, found.Steps)
 		}
 	}

@@ -92,6 +92,11 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *Store) App(ctx context.Context, name string) (access.App, error) {
+	return ReadApp(ctx, s.db.Read, name, "")
+}
+
+// AppWithUsage takes four statements more than App.
+func (s *Store) AppWithUsage(ctx context.Context, name string) (access.App, error) {
 	return s.shownApp(ctx, s.db.Read, name)
 }
 
@@ -172,7 +177,6 @@ func (s *Store) loadApp(ctx context.Context, from Source, name string) (b access
 	var importing bool
 	var stored string
 	// $1 id. A deleted app keeps its bounds.
-	// $1 id
 	const read = `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled,
 		importing_until IS NOT NULL, bounds FROM apps WHERE id = $1`
 	found, err := db.ReadRow(ctx, from, []any{&b.Revision, &b.Enabled, &importing, &stored}, read+from.Lock, run.AppID(name))

@@ -116,11 +116,9 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
 	var record dispatcher.AppHistory
-	if now.IsZero() {
-		var err error
-		if now, err = s.db.Now(ctx, s.db.Read); err != nil {
-			return record, err
-		}
+	now, err := s.db.OrClock(ctx, now)
+	if err != nil {
+		return record, err
 	}
 	record.Now = now.Truncate(time.Millisecond)
 	var kept, from int64
@@ -142,34 +140,68 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	if at.IsZero() {
 		at = record.Since
 	}
-	// $1 app, $2 instant, $3 limit
-	const around = `SELECT ` + PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2) ORDER BY p.ended_at IS NOT NULL, p.paused_at DESC, p.id LIMIT $3`
-	record.Pauses, err = db.Collect(ctx, s.db.Read, ScanAppPause, around, run.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
-	if err != nil {
-		return record, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
+	holds, err := s.AppHolds(ctx, at, []string{app})
+	if err == nil {
+		record.Switches, record.Pauses, record.Outages = holds[app].Switches, holds[app].Pauses, holds[app].Outages
 	}
-	// $1 at
-	const outages = `SELECT after FROM audit_log WHERE subject = '` + dispatch.OutageSubject + `' AND at >= $1 ORDER BY at DESC LIMIT 100`
-	record.Outages, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.Outage, err error) {
-		text, err := db.ScanText(row)
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &one)
-		}
-		return one, err
-	}, outages, at.UnixMilli())
-	if err != nil {
-		return record, fmt.Errorf("read outages since %s: %w", input.FormatInstant(at), err)
-	}
-	// $1 app, $2 its subject, $3 at
-	const switched = `SELECT at, action = 'enable', actor FROM audit_log
-		WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at >= coalesce((SELECT max(l.at) FROM audit_log AS l
-			WHERE l.app = $1 AND l.subject = $2 AND l.action IN ('enable', 'disable') AND l.at <= $3), 0) ORDER BY at LIMIT 20`
-	record.Switches, err = db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.AppSwitch, err error) {
-		err = row.Scan(db.InstantColumn(&one.At), &one.Enabled, &one.Actor)
-		return one, err
-	}, switched, app, "app "+app, at.UnixMilli())
 	return record, err
+}
+
+// mostHolds is how many pauses of an app, switches of an app, and outages are read.
+const mostHolds = 100
+
+// AppHolds reads the pauses of apps, and from the audit log their switches and the outages.
+func (s *Store) AppHolds(ctx context.Context, since time.Time, apps []string) (map[string]*dispatcher.AppHistory, error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	ids, subjects, all := make([]int64, len(apps)), []string{dispatch.OutageSubject}, make(map[string]*dispatcher.AppHistory, len(apps))
+	for i, app := range apps {
+		ids[i], subjects, all[app] = run.AppID(app), append(subjects, "app "+app), &dispatcher.AppHistory{}
+	}
+	// $1 since, $2 limit of each app, from $3 on: the apps
+	pauses := s.db.Rows(0, 3, "", db.IDColumns...) + ` SELECT ` + PauseColumns + ` FROM (
+			SELECT q.*, row_number() OVER (PARTITION BY q.app_id ORDER BY q.ended_at IS NOT NULL, q.paused_at DESC, q.id) AS nth
+			FROM b JOIN app_pauses AS q ON q.app_id = b.id WHERE q.ended_at IS NULL OR q.ended_at > $1) AS p
+		JOIN apps AS a ON a.id = p.app_id WHERE p.nth <= $2 ORDER BY p.app_id, p.nth`
+	err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
+		pause, err := ScanAppPause(row)
+		if err == nil {
+			all[pause.App].Pauses = append(all[pause.App].Pauses, pause)
+		}
+		return err
+	}, pauses, append([]any{since.UnixMilli(), mostHolds}, s.db.Batch(ids)...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read pauses of %d apps since %s: %w", len(apps), input.FormatInstant(since), err)
+	}
+	// $1 since, $2 limit of each subject, from $3 on: the subjects. The first switches count, and the latest outages.
+	entries := s.db.Rows(0, 3, "", db.NameColumns...) + `, f AS (
+			SELECT b.name, coalesce((SELECT max(o.at) FROM audit_log AS o
+				WHERE o.subject = b.name AND o.action IN ('enable', 'disable') AND o.at <= $1), $1) AS since FROM b)
+		SELECT h.at, h.action = 'enable', h.app, h.actor, coalesce(h.after, '') FROM (
+			SELECT l.*, row_number() OVER (PARTITION BY l.subject ORDER BY CASE l.app WHEN '' THEN -l.at ELSE l.at END) AS nth
+			FROM f JOIN audit_log AS l ON l.subject = f.name AND l.at >= f.since WHERE l.action IN ('enable', 'disable', 'reconnect')) AS h
+		WHERE h.nth <= $2 ORDER BY h.subject, h.nth`
+	var outages []dispatcher.Outage
+	err = db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
+		var one dispatcher.AppSwitch
+		var app, outage string
+		if err := row.Scan(db.InstantColumn(&one.At), &one.Enabled, &app, &one.Actor, &outage); err != nil {
+			return err
+		}
+		if app == "" {
+			outages = append(outages, dispatcher.Outage{})
+			return json.Unmarshal([]byte(outage), &outages[len(outages)-1])
+		}
+		all[app].Switches = append(all[app].Switches, one)
+		return nil
+	}, entries, append([]any{since.UnixMilli(), mostHolds}, s.db.Batch(subjects)...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read switches of %d apps and outages since %s: %w", len(apps), input.FormatInstant(since), err)
+	}
+	for _, of := range all {
+		of.Outages = outages
+	}
+	return all, nil
 }
 
 // EveryJobName returns a page of the names of jobs that an app has or had.

@@ -61,8 +61,8 @@ func has(nodes []input.Labels, set string) bool {
 	return slices.ContainsFunc(nodes, func(node input.Labels) bool { return node.Have(required) })
 }
 
-// lockServed makes other writers of served wait.
-func lockServed(ctx context.Context, t *Tx) error {
+// lockInstallation makes other writers of served, and of outages, wait.
+func lockInstallation(ctx context.Context, t *Tx) error {
 	_, _, err := db.First(ctx, t, db.ScanText, `SELECT id FROM installation`+t.ForUpdate())
 	return err
 }
@@ -77,7 +77,7 @@ type labelSet struct {
 // once, the others in the handler. It also removes the sets that no job requires.
 func (s *Store) noteServed(ctx context.Context) error {
 	err := s.Change(ctx, input.Change{}, func(ctx context.Context, t *Tx) error {
-		if err := lockServed(ctx, t); err != nil {
+		if err := lockInstallation(ctx, t); err != nil {
 			return err
 		}
 		nodes, err := liveLabels(ctx, t)
@@ -153,7 +153,7 @@ func (s *Store) SwitchedSets(ctx context.Context) ([]string, error) {
 // FollowLabels updates the clocks of the next triggers that require a set of labels, according to whether a live node
 // has them, and returns how many. It first reads the nodes, unless noteServed has just done so.
 func FollowLabels(ctx context.Context, t *Tx, labels string, limit int) (followed int, err error) {
-	if err := lockServed(ctx, t); err != nil {
+	if err := lockInstallation(ctx, t); err != nil {
 		return 0, err
 	}
 	// $1 labels

@@ -121,11 +121,29 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 // OutageSubject is the subject of the entries of RecordOutage in the audit log.
 const OutageSubject = "database"
 
+// sameOutage is how much later than others a node may reach the database again after an outage of all.
+const sameOutage = time.Minute
+
 // RecordOutage notes that a node could not reach the database for some time, for explanations of fires that were due then.
+// Only the first of the nodes that lost it together does.
 func (s *Store) RecordOutage(ctx context.Context, outage dispatcher.Outage) error {
 	ctx, cancel := db.Bound(ctx, db.HeartbeatTimeout)
 	defer cancel()
 	return s.Change(ctx, input.Change{Actor: "system", Now: outage.To}, func(ctx context.Context, t *Tx) error {
+		if err := lockInstallation(ctx, t); err != nil { // another node may be about to record it
+			return err
+		}
+		// $1 since when it was lost, $2 since when an entry may be about the same outage
+		const known = `SELECT 1 FROM audit_log WHERE subject = '` + OutageSubject + `' AND at > $1 AND at >= $2 LIMIT 1`
+		_, recorded, err := db.First(ctx, t, db.ScanInt, known, outage.From.UnixMilli(), outage.To.Add(-sameOutage).UnixMilli())
+		if err != nil || recorded {
+			return err
+		}
+		// $1 id
+		outage.Name, _, err = db.First(ctx, t, db.ScanText, `SELECT name FROM nodes WHERE id = $1`, int64(outage.Node))
+		if err != nil {
+			return err
+		}
 		return t.AuditChange(ctx, AuditEntry{Action: "reconnect", Subject: OutageSubject, After: outage})
 	})
 }

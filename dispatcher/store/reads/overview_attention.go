@@ -26,11 +26,8 @@ func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (vi
 	if err != nil {
 		return view.Attention{}, err
 	}
-	l := looker{Store: s, at: now, since: now.Add(-view.AttentionSpan)}
-	for _, app := range apps {
-		l.apps = append(l.apps, run.AppID(app))
-	}
-	l.found.At = now
+	l := s.lookAt(apps)
+	l.at, l.since, l.found.At = now, now.Add(-view.AttentionSpan), now
 	for _, look := range []struct {
 		what string
 		do   func(context.Context) error
@@ -58,6 +55,15 @@ type looker struct {
 
 	failures        []failure // the latest of the apps, latest first
 	furtherFailures bool      // some apps have failures before all that were examined
+}
+
+// lookAt returns a looker at some apps, or at all.
+func (s *Store) lookAt(apps []string) *looker {
+	l := &looker{Store: s}
+	for _, app := range apps {
+		l.apps = append(l.apps, run.AppID(app))
+	}
+	return l
 }
 
 // ofApps is the condition, with AND in front, that a column is the id of one of the apps; empty for all apps.
@@ -124,26 +130,23 @@ func (l *looker) quarantined(ctx context.Context) (err error) {
 
 // pauses finds pauses of users, the longest first.
 func (l *looker) pauses(ctx context.Context) error {
-	var args, ofTriggers, ofApps definitions.StatementArgs
-	jobs, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, '', j.pause FROM jobs AS j
-		WHERE j.paused_at IS NOT NULL AND j.deleted_at IS NULL`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.paused_at`, args...)
+	var args, ofApps definitions.StatementArgs
+	limit := ` LIMIT ` + strconv.Itoa(shownMost)
+	all, err := db.Collect(ctx, l.db.Read, scanStanding, `SELECT * FROM (SELECT j.app, j.name, '', j.pause FROM jobs AS j
+			WHERE j.paused_at IS NOT NULL AND j.deleted_at IS NULL`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.paused_at`+limit+`) AS of_jobs
+		UNION ALL SELECT * FROM (SELECT j.app, j.name, t.name, t.pause FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+			WHERE t.paused_at IS NOT NULL AND t.deleted_at IS NULL`+l.ofApps(`t.app_id`, &args)+` ORDER BY t.paused_at`+limit+`) AS of_triggers`,
+		args...)
 	if err != nil {
 		return err
 	}
-	triggers, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, t.name, t.pause
-		FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
-		WHERE t.paused_at IS NOT NULL AND t.deleted_at IS NULL`+l.ofApps(`t.app_id`, &ofTriggers)+` ORDER BY t.paused_at`, ofTriggers...)
-	if err != nil {
-		return err
-	}
-	apps, err := foundFirst(ctx, l, definitions.ScanAppPause, `SELECT `+definitions.PauseColumns+
+	apps, err := db.Collect(ctx, l.db.Read, definitions.ScanAppPause, `SELECT `+definitions.PauseColumns+
 		` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.ended_at IS NULL AND a.deleted_at IS NULL`+l.ofApps(`p.app_id`, &ofApps)+` ORDER BY p.paused_at, p.id`, ofApps...)
+		WHERE p.ended_at IS NULL AND a.deleted_at IS NULL`+l.ofApps(`p.app_id`, &ofApps)+` ORDER BY p.paused_at, p.id`+limit, ofApps...)
 	if err != nil {
 		return err
 	}
-	all := append(jobs.Items, triggers.Items...)
-	for _, p := range apps.Items {
+	for _, p := range apps {
 		all = append(all, view.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
 			PausedBy: p.PausedBy, PausedAt: &p.PausedAt, PauseReason: p.Reason, PausedUntil: p.Until,
 		}})
@@ -152,7 +155,6 @@ func (l *looker) pauses(ctx context.Context) error {
 		return cmp.Or(db.Zeroable(a.PausedAt).Compare(db.Zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
 	})
 	l.found.Paused = begin(all)
-	l.found.Paused.More = l.found.Paused.More || jobs.More || triggers.More || apps.More
 	return nil
 }
 

@@ -334,10 +334,7 @@ func (j *summaryRow) consider(run dispatcher.RunSummary) {
 func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
 	[]view.UpcomingTrigger, error,
 ) {
-	l := looker{Store: s}
-	for _, app := range apps {
-		l.apps = append(l.apps, run.AppID(app))
-	}
+	l := s.lookAt(apps)
 	args := definitions.StatementArgs{after, until.UnixMilli()}
 	// $1 last id of the page before, $2 until
 	list := `SELECT ` + dispatch.TriggerColumns + `, j.app, coalesce(nullif(j.origin, ''), j.name) FROM (SELECT c.* FROM trigger_clock AS c

@@ -3,6 +3,7 @@ package reads
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -192,12 +193,17 @@ func (s *Store) IDsOf(ctx context.Context, app, job, trigger string) (of NamedID
 	if app == "" {
 		return of, nil
 	}
-	// $1 id
-	const apps = `SELECT id FROM apps WHERE id = $1`
-	if _, err = s.idOf(ctx, "app", app, apps, run.AppID(app)); err != nil || job == "" {
-		return of, err
+	if job != "" { // its app exists, too
+		of.Job, err = s.JobKey(ctx, app, job)
 	}
-	if of.Job, err = s.JobKey(ctx, app, job); err != nil || trigger == "" {
+	if job == "" || errors.Is(err, dispatcher.ErrNotFound) {
+		// $1 id
+		const apps = `SELECT id FROM apps WHERE id = $1`
+		if _, wrong := s.idOf(ctx, "app", app, apps, run.AppID(app)); wrong != nil {
+			return of, wrong
+		}
+	}
+	if err != nil || trigger == "" {
 		return of, err
 	}
 	// $1 job, $2 name

@@ -61,7 +61,7 @@ var Batches = map[string]Batch{
 	"CalendarsAt": {Why: oneRow}, "Disable": {Why: oneRow}, "DropHostWait": {Why: oneRow}, "Fires": {Why: oneRow},
 	"GroupVersion": {Why: oneRow}, "HostResponded": {Why: oneRow}, "JobKey": {Why: oneRow}, "LatestFires": {Why: oneRow},
 	"Quarantine": {Why: oneRow}, "Run": {Why: oneRow}, "TakeProbe": {Why: oneRow},
-	"TriggerHistories": {Why: plain}, "RecordOutage": {Why: oneRow},
+	"AppHolds": {Why: plain}, "TriggerHistories": {Why: plain}, "RecordOutage": {Why: oneRow},
 	"Begun": {Why: plain}, "LeftSlots": {Why: plain}, "EveryJobName": {Why: oneRow},
 
 	"AwaitedCallbacks": {Why: plain}, "CarriedStatesByID": {Why: plain}, "Census": {Why: plain}, "Due": {Why: plain},

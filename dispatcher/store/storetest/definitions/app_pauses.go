@@ -32,6 +32,7 @@ func appPauseTests() tests {
 		"a pause that is renewed outlives its first end":            testRenewedPause,
 		"a deleted app leaves no pauses":                            testPauseOfDeletedApp,
 		"explain knows the former pauses of an app that held a job": testPausesInHistory,
+		"each of several apps has its own pauses and switches":      testHoldsOfApps,
 		"explain names the pause of an app that held a fire":        testExplainPauses,
 		"ended pauses of apps are removed with the history":         testRetentionOfPauses,
 	}
@@ -136,7 +137,7 @@ func testPauseAppShown(t *testing.T, f *wing) {
 	listed, err := f.AppPauses(t.Context(), "shop")
 	f.Must(err)
 	fixture.WantDiff(t, "listed", []dispatcher.AppPause{want}, listed)
-	app, err := f.App(t.Context(), "shop")
+	app, err := f.AppWithUsage(t.Context(), "shop")
 	f.Must(err)
 	fixture.WantDiff(t, "of the app", []dispatcher.AppPause{want}, app.Pauses)
 	fixture.WantDiff(t, "of a job that is put", []dispatcher.AppPause{want}, f.Put(labelled("team", fixture.Payments), fixture.T0).Pauses)
@@ -347,6 +348,43 @@ func testPausesInHistory(t *testing.T, f *wing) {
 	histories, err := f.TriggerHistories(t.Context(), fixture.T0, []int64{run.JobID("shop", "team")})
 	f.Must(err)
 	fixture.WantDiff(t, "labels of the revision", fixture.Payments, histories[0].Revisions[0].Labels)
+}
+
+// Each app is paused, disabled and enabled at minutes of its own; what was over before minute 3 does not count, apart from
+// the state that the app was left in.
+func testHoldsOfApps(t *testing.T, f *wing) {
+	minute := func(n int) input.Change {
+		return input.Change{Actor: "ann", Operator: true, Now: fixture.T0.Add(time.Duration(n) * time.Minute)}
+	}
+	f.DeclareApp("bakery")
+	for app, from := range map[string]int{"shop": 1, "bakery": 4} {
+		pause, err := f.PauseApp(t.Context(), app, dispatcher.AppPauseRequest{Reason: app}, minute(from))
+		f.Must(err)
+		f.Must(f.EndAppPause(t.Context(), app, pause.ID, minute(from+1)))
+		for i, enabled := range []bool{false, true} {
+			f.Must(f.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: enabled}}, minute(from+i)))
+		}
+	}
+	f.Must(f.RecordOutage(t.Context(), dispatcher.Outage{Node: fixture.NodeA, From: minute(5).Now, To: minute(6).Now}))
+	holds, err := f.AppHolds(t.Context(), minute(3).Now, []string{"bakery", "deleted", "shop"})
+	f.Must(err)
+	got := map[string]string{}
+	for app, of := range holds {
+		for _, p := range of.Pauses {
+			got[app] += "paused: " + p.Reason + "; "
+		}
+		for _, s := range of.Switches {
+			got[app] += fmt.Sprintf("enabled %t at %s; ", s.Enabled, s.At.Sub(fixture.T0))
+		}
+		for _, o := range of.Outages {
+			got[app] += "outage until " + o.To.Sub(fixture.T0).String()
+		}
+	}
+	fixture.WantDiff(t, "holds", map[string]string{
+		"bakery":  "paused: bakery; enabled false at 4m0s; enabled true at 5m0s; outage until 6m0s",
+		"deleted": "outage until 6m0s",
+		"shop":    "enabled true at 2m0s; outage until 6m0s",
+	}, got)
 }
 
 func testRetentionOfPauses(t *testing.T, f *wing) {

@@ -317,7 +317,7 @@ func testQuotas(t *testing.T, f *wing) {
 	f.Must(f.PutJob(ctx, fixture.Job("second", two), fixture.At(fixture.T0)))
 	f.Must(f.DeleteJob(ctx, "shop", "first", fixture.At(fixture.T0)))
 	f.Must(f.PutJob(ctx, fixture.Job("third", one), fixture.At(fixture.T0)))
-	app, err := f.App(ctx, "shop")
+	app, err := f.AppWithUsage(ctx, "shop")
 	f.Must(err)
 	if want := (target.Usage{Jobs: 2, Triggers: 3}); *app.Usage != want {
 		t.Errorf("usage %+v, want %+v", *app.Usage, want)

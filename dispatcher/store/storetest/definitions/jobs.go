@@ -52,7 +52,7 @@ func testApps(t *testing.T, f *wing) {
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a changed app (-want +got):\n" + diff)
 	}
-	read, err := f.App(ctx, "books")
+	read, err := f.AppWithUsage(ctx, "books")
 	f.Must(err)
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the app read back (-want +got):\n" + diff)

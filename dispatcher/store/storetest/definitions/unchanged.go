@@ -45,7 +45,7 @@ func testUnchanged(t *testing.T, f *wing) {
 	read := func() (d definitions) {
 		t.Helper()
 		var err error
-		d.App, err = f.App(ctx, "shop")
+		d.App, err = f.AppWithUsage(ctx, "shop")
 		f.Must(err)
 		d.Calendar, err = f.Calendar(ctx, "shop", "holidays")
 		f.Must(err)

@@ -29,7 +29,7 @@ func testFollowTarget(t *testing.T, f *wing) {
 	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
 	f.Must(err)
 	f.Expect("jobs of the app", len(jobs), 2)
-	app, err := f.App(t.Context(), "shop")
+	app, err := f.AppWithUsage(t.Context(), "shop")
 	f.Must(err)
 	if app.Usage != nil {
 		f.Expect("jobs that count", app.Usage.Jobs, int64(2))

@@ -31,8 +31,36 @@ func fleetTests() tests {
 		"the census counts everything":              testCensus,
 		"nodes know each other's APIs":              testAPIsOfNodes,
 		"time zone data are set for all nodes":      testZoneSetting,
+		"an outage is recorded once a fleet":        testOutageOfFleet,
 		"fires move when all nodes have the zones":  testZonesOfNodes,
 	}
+}
+
+// The nodes that lost the database together record one outage. A node that lost it for longer, or again, records its own.
+func testOutageOfFleet(t *testing.T, f *wing) {
+	var want []dispatcher.Outage
+	for _, one := range []struct {
+		node     run.NodeID
+		from, to time.Duration
+		recorded bool
+	}{
+		{fixture.NodeA, 0, time.Minute, true},
+		{fixture.NodeB, time.Second, 65 * time.Second, false},
+		{fixture.NodeC, 2 * time.Second, 10 * time.Minute, true},
+		{fixture.NodeB, 20 * time.Minute, 21 * time.Minute, true},
+	} {
+		outage := dispatcher.Outage{Node: one.node, From: fixture.T0.Add(one.from), To: fixture.T0.Add(one.to)}
+		f.Must(f.RecordOutage(t.Context(), outage))
+		if outage.Node == fixture.NodeA { // the other nodes are unknown
+			outage.Name = "host"
+		}
+		if one.recorded {
+			want = slices.Insert(want, 0, outage)
+		}
+	}
+	history, err := f.AppHistory(t.Context(), "shop", time.Time{}, fixture.T0.Add(time.Hour))
+	f.Must(err)
+	fixture.WantDiff(t, "the outages, the latest first", want, history.Outages)
 }
 
 // Nodes know the API addresses of all other nodes with an API: paused ones count, dead ones do not.

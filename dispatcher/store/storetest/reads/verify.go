@@ -223,7 +223,7 @@ func testExplainHolds(t *testing.T, f *wing) {
 	f.Must(err)
 	for minute, want := range map[int]string{
 		3: missed + held[3], 6: missed + held[3], 8: missed + held[8], 11: missed + held[11],
-		13: "run: its run ended as succeeded at attempt 1; node " + fixture.NodeA.String() + " could not reach the database from " +
+		13: "run: its run ended as succeeded at attempt 1; node host (" + fixture.NodeA.String() + ") could not reach the database from " +
 			"2026-05-01T10:12:59.000Z to 2026-05-01T10:14:00.000Z",
 		15: "planned: it is in the future",
 	} {
