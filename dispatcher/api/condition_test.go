@@ -112,14 +112,16 @@ func TestFailedConditionNamesTheAuthorOfTheChange(t *testing.T) {
 	}
 	for _, path := range []string{oneJob, oneCalendar} {
 		before := time.Now().Truncate(time.Second)
-		w.must(http.StatusNoContent, "DELETE", path, "")
+		w.must(http.StatusNoContent, "DELETE", path, "", "X-Request-Id: deletion")
 		refused := into[struct {
-			By     string         `json:"changed_by"`
-			At     time.Time      `json:"changed_at"`
-			Errors input.Problems `json:"errors"`
+			By      string         `json:"changed_by"`
+			At      time.Time      `json:"changed_at"`
+			Request string         `json:"changed_request_id"`
+			Errors  input.Problems `json:"errors"`
 		}](w.do("PUT", path, map[string]string{oneJob: validJob, oneCalendar: `{}`}[path], `If-Match: "1"`))
 		want := `does not exist, deleted by "admin" at ` + refused.At.Format(time.RFC3339)
-		if refused.By != "admin" || refused.At.Before(before) || !strings.HasSuffix(refused.Errors[0].Message, want) {
+		if refused.By != "admin" || refused.Request != "deletion" || refused.At.Before(before) ||
+			!strings.HasSuffix(refused.Errors[0].Message, want) {
 			t.Errorf("PUT of the deleted %s: changed by %q, message %q; want %q", path, refused.By, refused.Errors[0].Message, want)
 		}
 	}

@@ -29,6 +29,9 @@ type problemDocument struct {
 	ChangedBy string `json:"changed_by,omitempty"`
 	// With changed_by: when.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
+	// With changed_by: the X-Request-Id of the request that made the change. A client that lost the response to a write and
+	// repeats it with the same X-Request-Id recognizes its own change by it.
+	ChangedRequestID string `json:"changed_request_id,omitempty"`
 }
 
 // precedence are the statuses of problems, the most important first. Everything else is an invalid value, 422.
@@ -110,7 +113,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.ID, Errors: decode.Bounded(problems),
 	}
 	if changed, is := errors.AsType[*gate.ChangedError](err); is {
-		document.ChangedBy, document.ChangedAt = changed.By, changed.At
+		document.ChangedBy, document.ChangedAt, document.ChangedRequestID = changed.By, changed.At, changed.RequestID
 	}
 	return response{status: status, header: header, body: document}
 }

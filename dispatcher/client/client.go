@@ -8,6 +8,7 @@ package client
 import (
 	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -38,8 +39,9 @@ type Options struct {
 	Timeout time.Duration
 	// RetryFor bounds the time for retries of a request. The client retries if no server accepts the
 	// connection, after status 429, and after status 503 if the request cannot have an effect twice; reads
-	// also if the connection breaks or a gateway fails. It waits as long as Retry-After asks, unless that
-	// exceeds the time left. Zero means DefaultRetryFor; a negative value turns retries off.
+	// and writes with a Condition also if the connection breaks or a gateway fails. It waits as long as
+	// Retry-After asks, unless that exceeds the time left. Zero means DefaultRetryFor; a negative value turns
+	// retries off.
 	RetryFor time.Duration
 	// Transport makes the requests; default http.DefaultTransport.
 	Transport http.RoundTripper
@@ -161,6 +163,8 @@ type Error struct {
 	// deleted the object, and when. They are empty if the audit log does not have it.
 	ChangedBy string    `json:"changed_by"`
 	ChangedAt time.Time `json:"changed_at"`
+	// ChangedRequestID is the X-Request-Id of that change; see send.
+	ChangedRequestID string `json:"changed_request_id"`
 	// foreign is true if the response is no problem document and its status is not that of a broken
 	// gateway either: another server responded.
 	foreign bool
@@ -249,12 +253,23 @@ func (q request[T]) prepare(r *resty.Request) *resty.Request {
 	return r
 }
 
-// send sends a request and decodes the response or the problem document.
+// send sends a request and decodes the response or the problem document. All tries have the same X-Request-Id. A retry
+// of a write finds by it that an earlier try made the change whose response was lost.
 func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	var nothing, result T
-	response, err := try(ctx, c.retryFor, q.method, q.cond, func() (*resty.Response, error) {
-		return q.prepare(c.http.R().SetContext(ctx)).Execute(q.method, q.path)
+	id := cryptorand.Text()
+	response, unsure, err := try(ctx, c.retryFor, q.method, q.cond, func() (*resty.Response, error) {
+		return q.prepare(c.http.R().SetContext(ctx).SetHeader("X-Request-Id", id)).Execute(q.method, q.path)
 	})
+	if unsure != nil && err == nil && slices.Contains(changed, response.StatusCode()) {
+		switch mine := problem(q.method, response).ChangedRequestID == id; {
+		case mine && q.method == http.MethodDelete:
+			return nothing, nil
+		case mine:
+			return get(ctx, c, q.path, q.is)
+		}
+		response, err = unsure.response, unsure.err // this request may have done the write, so a conflict would be wrong
+	}
 	if err != nil {
 		return nothing, fmt.Errorf("%s %s: %w", q.method, q.path, err)
 	}
@@ -313,57 +328,65 @@ const (
 	longestWait = 2 * time.Second
 )
 
+// doubt is a try that leaves open whether its write was done.
+type doubt struct {
+	response *resty.Response
+	err      error
+}
+
 // try repeats call until its result is final: a success, a failure that a retry cannot fix or could
-// make worse, or the last failure within retryFor.
+// make worse, or the last failure within retryFor. It also returns the last doubt about a write, nil if there was none.
 func try(
 	ctx context.Context, retryFor time.Duration, method string, cond Condition, once func() (*resty.Response, error),
-) (*resty.Response, error) {
+) (*resty.Response, *doubt, error) {
 	window, cancel := context.WithTimeout(ctx, retryFor)
 	defer cancel()
-	var doubtful *resty.Response // a response that leaves open whether the write was done
+	var unsure *doubt
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		response, err := once()
-		switch {
-		case err == nil && doubtful != nil && slices.Contains(changed, response.StatusCode()):
-			return doubtful, nil // this request may have done the write itself, so a conflict would be wrong
-		case ctx.Err() != nil || !retryable(response, err, method, cond):
-			return response, err
+		if ctx.Err() != nil || !retryable(response, err, method, cond) {
+			return response, unsure, err
 		}
 		pause := wait/2 + rand.N(wait/2)
 		if err == nil {
 			pause = max(pause, retryAfter(response))
-			if method != http.MethodGet && response.StatusCode() != http.StatusTooManyRequests {
-				doubtful = response
-			}
+		}
+		refused := err == nil && response.StatusCode() == http.StatusTooManyRequests
+		if method != http.MethodGet && !refused && !neverSent(err) {
+			unsure = &doubt{response, err}
 		}
 		if pause > retryFor {
-			return response, err // the server asks for more time than is left
+			return response, unsure, err // the server asks for more time than is left
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-window.Done():
 			timer.Stop()
-			return response, cmp.Or(ctx.Err(), err)
+			return response, unsure, cmp.Or(ctx.Err(), err)
 		}
 	}
+}
+
+// neverSent reports whether err means that no server accepted the connection.
+func neverSent(err error) bool {
+	dial, is := errors.AsType[*net.OpError](err)
+	return is && dial.Op == "dial"
 }
 
 // changed are the statuses that refuse a write because the object is not in the expected state.
 var changed = []int{http.StatusPreconditionFailed, http.StatusNotFound}
 
 // retryable reports whether a retry is harmless: the request never reached a server, was refused
-// for its rate, only reads, or is a write that a server without its database refused and that
-// cannot have an effect twice. A write with a lost response is not retried: it may have succeeded.
+// for its rate, only reads, or is a write that cannot have an effect twice. After a lost response, that
+// is a write with a condition, which fails if it was done before.
 func retryable(r *resty.Response, err error, method string, cond Condition) bool {
+	lossless := method == http.MethodGet || cond != (Condition{}) && method != http.MethodPost
 	if err != nil {
-		if dial, is := errors.AsType[*net.OpError](err); is && dial.Op == "dial" {
-			return true
-		}
 		var certificate *tls.CertificateVerificationError
 		var network net.Error
 		late := errors.As(err, &network) && network.Timeout() // a retry would take as long again
-		return r != nil && method == http.MethodGet && !late && !errors.As(err, &certificate)
+		return neverSent(err) || r != nil && lossless && !late && !errors.As(err, &certificate)
 	}
 	switch status := r.StatusCode(); status {
 	case http.StatusTooManyRequests:
@@ -372,7 +395,7 @@ func retryable(r *resty.Response, err error, method string, cond Condition) bool
 		once := []string{http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete}
 		return cond != (Condition{}) || slices.Contains(once, method)
 	default:
-		return method == http.MethodGet && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout)
+		return lossless && (status == http.StatusBadGateway || status == http.StatusGatewayTimeout)
 	}
 }
 

@@ -306,25 +306,65 @@ func TestEndpointsAreChecked(t *testing.T) {
 	}
 }
 
-// The response to the first PUT is lost after the write. No other client wrote, so the client must
-// not report a conflict.
-func TestLostResponseOfPutIsNotAConflict(t *testing.T) {
-	t.Parallel()
-	_, server, token := newServer(t)
-	c := newClient(t, server.URL, token, roundTripper(func(r *http.Request) (*http.Response, error) {
+// losing is a transport that loses the response to the first request of a method, after the server has handled it and
+// then is called.
+func losing(method string, then func()) roundTripper {
+	lost := false
+	return func(r *http.Request) (*http.Response, error) {
 		response, err := http.DefaultTransport.RoundTrip(r)
-		if err == nil && r.Method == http.MethodPut {
+		if err == nil && r.Method == method && !lost {
+			lost = true
 			_ = response.Body.Close()
+			then()
 			return nil, io.ErrUnexpectedEOF
 		}
 		return response, err
-	}))
-	_, err := c.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Absent: true})
-	if errors.Is(err, dispatcher.ErrPrecondition) || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("PutApp = %v, want the lost response", err)
 	}
-	if app, err := c.App(t.Context(), "crm"); err != nil || app.Revision != 1 {
-		t.Errorf("App = %+v, %v, want it written once", app, err)
+}
+
+// The write was done, but its response was lost: the node was killed, or the connection broke. The client
+// must neither report a conflict, nor leave its user to import what it made itself.
+func TestWriteWithLostResponseSucceeds(t *testing.T) {
+	t.Parallel()
+	_, server, token := newServer(t)
+	none := func() {}
+	put := newClient(t, server.URL, token, losing(http.MethodPut, none))
+	app, err := put.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Absent: true})
+	if err != nil || app.Revision != 1 {
+		t.Errorf("creation: %+v, %v, want revision 1", app, err)
+	}
+	put = newClient(t, server.URL, token, losing(http.MethodPut, none))
+	job, err := put.PutJob(t.Context(), declared(), client.Condition{Absent: true})
+	if err != nil || job.Revision != 1 {
+		t.Errorf("creation of a job: revision %d, %v, want 1", job.Revision, err)
+	}
+	job.Description = "changed"
+	put = newClient(t, server.URL, token, losing(http.MethodPut, none))
+	job, err = put.PutJob(t.Context(), job, client.Condition{Revision: 1})
+	if err != nil || job.Revision != 2 || job.Description != "changed" {
+		t.Errorf("change of a job: revision %d, description %q, %v, want 2", job.Revision, job.Description, err)
+	}
+	remove := newClient(t, server.URL, token, losing(http.MethodDelete, none))
+	if err := remove.DeleteJob(t.Context(), job.App, job.Name, client.Condition{Revision: 2}); err != nil {
+		t.Errorf("deletion of a job: %v", err)
+	}
+}
+
+// Another client has changed the object since the write whose response was lost. What this client gets is the loss: the
+// write was done, so a conflict would be wrong, and so would be the object of the other client.
+func TestLostWriteThatWasOverwrittenIsNoConflict(t *testing.T) {
+	t.Parallel()
+	_, server, token := newServer(t)
+	other := newClient(t, server.URL, token, nil)
+	c := newClient(t, server.URL, token, losing(http.MethodPut, func() {
+		app := access.App{Name: "crm", AppSpec: access.AppSpec{Description: "of another client"}}
+		if _, err := other.PutApp(t.Context(), app, client.Condition{Revision: 1}); err != nil {
+			t.Error(err)
+		}
+	}))
+	app, err := c.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Absent: true})
+	if errors.Is(err, dispatcher.ErrPrecondition) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("PutApp = %+v, %v, want the lost response", app, err)
 	}
 }
 

@@ -54,16 +54,16 @@ func TestOnlySafeRequestsAreRetried(t *testing.T) {
 	t.Parallel()
 	refused := outcome{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 	for name, tt := range map[string]struct {
-		fails           outcome
-		read, put, post bool // which of them are retried
+		fails                  outcome
+		read, put, blind, post bool // which of them are retried; blind is a PUT without a condition
 	}{
-		"a refused connection never reached the server": {fails: refused, read: true, put: true, post: true},
-		"a lost response":       {fails: outcome{err: io.ErrUnexpectedEOF}, read: true},
-		"a reset connection":    {fails: outcome{err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, read: true},
-		"too many requests":     {fails: outcome{status: 429}, read: true, put: true, post: true},
-		"a server starting":     {fails: outcome{status: 503}, read: true, put: true},
-		"a gateway without one": {fails: outcome{status: 502}, read: true},
-		"a slow gateway":        {fails: outcome{status: 504}, read: true},
+		"a refused connection never reached the server": {fails: refused, read: true, put: true, blind: true, post: true},
+		"a lost response":       {fails: outcome{err: io.ErrUnexpectedEOF}, read: true, put: true},
+		"a reset connection":    {fails: outcome{err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, read: true, put: true},
+		"too many requests":     {fails: outcome{status: 429}, read: true, put: true, blind: true, post: true},
+		"a server starting":     {fails: outcome{status: 503}, read: true, put: true, blind: true},
+		"a gateway without one": {fails: outcome{status: 502}, read: true, put: true},
+		"a slow gateway":        {fails: outcome{status: 504}, read: true, put: true},
 		"an invalid request":    {fails: outcome{status: 422}},
 		"a missing object":      {fails: outcome{status: 404}},
 		"a bug":                 {fails: outcome{status: 500}},
@@ -77,6 +77,9 @@ func TestOnlySafeRequestsAreRetried(t *testing.T) {
 				"read": {tt.read, func(ctx context.Context, c *client.Client) { _, _ = c.App(ctx, "crm") }},
 				"put": {tt.put, func(ctx context.Context, c *client.Client) {
 					_, _ = c.PutApp(ctx, access.App{Name: "crm"}, client.Condition{Absent: true})
+				}},
+				"put without a condition": {tt.blind, func(ctx context.Context, c *client.Client) {
+					_, _ = c.PutApp(ctx, access.App{Name: "crm"}, client.Condition{})
 				}},
 				"post": {tt.post, func(ctx context.Context, c *client.Client) { _, _ = c.RunJob(ctx, "crm", "sync") }},
 			}

@@ -102,10 +102,12 @@ func (r *Request) NeedsCondition(revision int64) error {
 		"or If-Match: * to change whatever is there", r.DefinitionName(), revision, ETag(revision))
 }
 
-// ExplainFailed adds the failed condition to an ErrPrecondition of a write with change. Any other error, and nil, stays
-// the same.
+// ExplainFailed adds the failed condition to an ErrPrecondition of a write with change, and who deleted it to an
+// ErrNotFound of a DELETE. Any other error, and nil, stays the same.
 func (g *Gate) ExplainFailed(r *Request, change input.Change, err error) error {
 	switch {
+	case errors.Is(err, dispatcher.ErrNotFound) && r.Method == http.MethodDelete:
+		return &ChangedError{err, g.deletion(r)}
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
@@ -178,10 +180,12 @@ func (g *Gate) Revision(r *Request) (int64, error) {
 	return d.revision, err
 }
 
-// lastChange is the author and the time of the current revision or of the deletion; empty if the audit log lacks it.
+// lastChange is the author, the time and the request of the current revision or of the deletion; empty if the audit log
+// lacks it.
 type lastChange struct {
-	By string
-	At time.Time
+	By        string
+	At        time.Time
+	RequestID string
 }
 
 // text returns it as part of a message; done is "changed" or "deleted".
@@ -221,7 +225,7 @@ func (g *Gate) lastChange(r *Request, d defined) lastChange {
 	for _, e := range page.Entries {
 		ofTrigger := r.PathValue("job") != "" && strings.HasPrefix(e.Subject, subject(r)+" trigger ")
 		if e.Revision == d.revision && (e.Subject == subject(r) || ofTrigger) {
-			return lastChange{e.Actor, d.changedAt}
+			return lastChange{e.Actor, d.changedAt, e.RequestID}
 		}
 	}
 	return lastChange{}
@@ -240,7 +244,8 @@ func (g *Gate) deletion(r *Request) lastChange {
 	if err != nil || len(page.Entries) == 0 {
 		return lastChange{}
 	}
-	return lastChange{page.Entries[0].Actor, page.Entries[0].At}
+	e := page.Entries[0]
+	return lastChange{e.Actor, e.At, e.RequestID}
 }
 
 // subject is the name of the job, calendar, group, alert or app in the path in the audit log.
