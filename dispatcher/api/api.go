@@ -211,6 +211,8 @@ type Store interface {
 
 	// Of dispatcher.Fleet:
 	Installation(ctx context.Context) (string, error)
+	// Refused returns how an error says that the database refuses writes, and what to do; nil for other errors.
+	Refused(err error) error
 	Clock(ctx context.Context) (time.Time, error)
 	Nodes(ctx context.Context) ([]dispatcher.Node, error)
 	SetNodeState(ctx context.Context, id run.NodeID, state dispatcher.NodeState, change input.Change) (

@@ -93,6 +93,30 @@ func TestReadinessNamesACauseThatIsMeantForUsers(t *testing.T) {
 	}
 }
 
+// onFullDisk is a store whose errors are all those of a full disk.
+type onFullDisk struct{ *store.Store }
+
+func (onFullDisk) Refused(error) error {
+	return input.Refuse(input.CodeUnavailable, "the disk is full")
+}
+
+func TestDatabaseThatRefusesWritesIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.api = api.New(onFullDisk{w.store}, api.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{oneJob, "/readyz"} {
+		got := w.do("GET", path, "")
+		got.refused(http.StatusServiceUnavailable, " unavailable")
+		if !strings.Contains(got.Body.String(), "the disk is full") {
+			t.Errorf("%s does not name the cause: %s", path, got.Body)
+		}
+	}
+}
+
 func TestTruncatedBodyIsNotAnInternalError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -37,7 +38,7 @@ func (a *API) ready(r *request) (response, error) {
 	defer cancel()
 	if err := a.database.check(ctx, r.Now, a.opts.Database); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.ID, "err", err)
-		return response{}, input.Refuse(input.CodeUnavailable, "the database does not answer")
+		return response{}, cmp.Or(a.Refused(err), input.Refuse(input.CodeUnavailable, "the database does not answer"))
 	}
 	if err := a.opts.Ready(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.ID, "err", err)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -137,9 +138,9 @@ func (a *API) problems(r *request, rt route, err error) input.Problems {
 		problems.Add("", input.CodeUnavailable, "the client closed the request")
 		return problems
 	}
-	if a.unavailable(r, err) {
+	if why := a.unavailable(r, err); why != nil {
 		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.ID, "route", rt.Path, "err", err)
-		problems.Add("", input.CodeUnavailable, "the database does not answer; try again in a moment")
+		problems.AddError("", why)
 		return problems
 	}
 	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.ID, "method", r.Method, "route", rt.Path, "err", err)
@@ -147,21 +148,29 @@ func (a *API) problems(r *request, rt route, err error) input.Problems {
 	return problems
 }
 
-// unavailable reports whether err means that the database does not respond. Drivers have no common error for that, so
-// in doubt unavailable asks the database.
-func (a *API) unavailable(r *request, err error) bool {
-	var network net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
-		return true
+// unavailable returns what callers see if err means that the database does not respond, or refuses writes; else nil.
+// Drivers have no common error for silence, so in doubt unavailable asks the database.
+func (a *API) unavailable(r *request, err error) error {
+	if refused := a.Refused(err); refused != nil {
+		return refused
 	}
-	return a.DatabaseAway(r.Context())
+	var network net.Error
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &network) {
+		if err = a.DatabaseFailure(r.Context()); err == nil {
+			return nil
+		}
+	}
+	return cmp.Or(a.Refused(err), input.Refuse(input.CodeUnavailable, "the database does not answer; try again in a moment"))
 }
 
-// DatabaseAway reports whether the database does not respond within a moment, even to a disconnected caller.
-func (a *API) DatabaseAway(ctx context.Context) bool {
+// Refused is Store.Refused.
+func (a *API) Refused(err error) error { return a.store.Refused(err) }
+
+// DatabaseFailure asks the database, and returns why it does not respond within a moment, even to a disconnected caller.
+func (a *API) DatabaseFailure(ctx context.Context) error {
 	const timeout = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	_, err := a.store.Installation(ctx)
-	return err != nil
+	return err
 }

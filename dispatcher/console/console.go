@@ -52,8 +52,10 @@ type API interface {
 	// AdmitBody waits for a place for the body of a request. It returns a function to call when the body is read, or
 	// how long the caller has to wait. The token is that of the session; its zero value: there is none.
 	AdmitBody(r *http.Request, token access.APIToken) (leave func(), wait time.Duration)
-	// DatabaseAway asks the database, and reports whether it does not respond within a moment.
-	DatabaseAway(ctx context.Context) bool
+	// DatabaseFailure asks the database, and returns why it does not respond within a moment; nil if it does.
+	DatabaseFailure(ctx context.Context) error
+	// Refused returns how an error says that the database refuses writes, and what to do; nil for other errors.
+	Refused(err error) error
 }
 
 // Login signs people in with an issuer of identities, by OpenID Connect.

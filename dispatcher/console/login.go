@@ -93,8 +93,8 @@ func (c *Console) login(v *visit) {
 }
 
 func (v *visit) failLogin(err error) {
-	if v.databaseAway(err) {
-		v.showOutage(err)
+	if failure := v.databaseFailure(err); failure != nil {
+		v.showOutage(failure)
 		return
 	}
 	problem := v.problemOf(err)

@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -8,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Without the database, each page shows to any caller that it is unreachable, and since when. It holds nothing else.
@@ -63,4 +67,56 @@ func TestReadablePagesAreShownWhileHeartbeatsFail(t *testing.T) {
 	if got := w.signedIn(writes()).get("nodes"); got.StatusCode != http.StatusOK {
 		t.Errorf("a page: status %d, want 200", got.StatusCode)
 	}
+}
+
+// fullDisk is a console's environment on a full disk, which can be read.
+type fullDisk struct {
+	console.API
+	access.Sessions
+}
+
+var errFull = errors.New("SQLITE_FULL")
+
+func (fullDisk) CreateSession(context.Context, access.Session, input.Change) error { return errFull }
+
+func (fullDisk) Refused(err error) error {
+	if errors.Is(err, errFull) {
+		return input.Refuse(input.CodeUnavailable, "the disk is full; free space")
+	}
+	return nil
+}
+
+func TestSignInSaysThatTheDatabaseRefusesWrites(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t, func(o *console.Options) {
+		full := fullDisk{o.API, o.Sessions}
+		o.API, o.Sessions = full, full
+	})
+	got := w.browse().post("login", url.Values{"token": {w.token("ann", reads())}})
+	valid(t, "the login", got)
+	if got.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got.text, "the disk is full; free space") {
+		t.Errorf("status %d, want 503 and the reason:\n%s", got.StatusCode, got.text)
+	}
+}
+
+// A page without a database says whether it is away or refuses connections.
+func TestOutageSaysHowTheDatabaseRefusesConnections(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t, func(o *console.Options) { o.API = standby{o.API} })
+	b := w.signedIn(reads())
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := b.get("nodes")
+	valid(t, "a page", got)
+	if got.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got.text, "the database is read-only") {
+		t.Errorf("status %d, want 503 and the reason:\n%s", got.StatusCode, got.text)
+	}
+}
+
+// standby is an API over a database that has become a standby.
+type standby struct{ console.API }
+
+func (standby) Refused(error) error {
+	return input.Refuse(input.CodeUnavailable, "the database is read-only")
 }

@@ -57,6 +57,8 @@ func (v *visit) problemOf(err error) problemView {
 		view.Status = http.StatusUnprocessableEntity
 	} else if errors.Is(err, dispatcher.ErrConflict) {
 		view.Status, view.Fields = http.StatusConflict, []problemField{{Message: err.Error()}}
+	} else if refused, is := errors.AsType[*input.Problem](v.refused(err)); is {
+		view.Status, problems = http.StatusServiceUnavailable, input.Problems{*refused}
 	}
 	for _, p := range problems {
 		view.Fields = append(view.Fields, problemField{Path: p.Path, Message: p.Message, Code: p.Code})
@@ -80,8 +82,8 @@ func titleKey(status int) string {
 
 // fail shows an error on a page of its own.
 func (v *visit) fail(err error) {
-	if v.databaseAway(err) {
-		v.showOutage(err)
+	if failure := v.databaseFailure(err); failure != nil {
+		v.showOutage(failure)
 		return
 	}
 	problem := v.problemOf(err)
@@ -112,23 +114,33 @@ const (
 type outagePage struct {
 	// Since is when the node last reached its database; zero: unknown.
 	Since time.Time
+	// Why is how the database refuses connections, and what to do; empty if it does not respond.
+	Why string
 	// Retry makes the browser load the page again by itself.
 	Retry bool
 }
 
-// databaseAway reports whether an error is caused by an unreachable database. A refusal by the API or the console is
-// not.
-func (v *visit) databaseAway(err error) bool {
+// databaseFailure returns why the database is unreachable, if that is the cause of an error. A refusal by the API or the
+// console is not.
+func (v *visit) databaseFailure(err error) error {
 	if _, own := errors.AsType[*pageError](err); own || v.console.opts.API == nil {
-		return false
+		return nil
 	}
 	if of, is := errors.AsType[*client.Error](err); is && of.Status != http.StatusServiceUnavailable {
-		return false
+		return nil
 	}
 	if v.Context().Err() != nil {
-		return false // the browser has disconnected
+		return nil //nolint:nilerr // the browser has disconnected
 	}
-	return v.console.opts.API.DatabaseAway(v.Context())
+	return v.console.opts.API.DatabaseFailure(v.Context())
+}
+
+// refused is API.Refused, also before there is an API.
+func (v *visit) refused(err error) error {
+	if v.console.opts.API == nil {
+		return nil
+	}
+	return v.console.opts.API.Refused(err)
 }
 
 // showOutage shows that the database cannot be reached.
@@ -136,6 +148,9 @@ func (v *visit) showOutage(err error) {
 	v.console.log.WarnContext(v.Context(), "page of the console not shown: database unavailable", "request_id", v.id, "path", v.URL.Path,
 		"err", err)
 	page := outagePage{Retry: v.Method == http.MethodGet}
+	if refused, is := errors.AsType[*input.Problem](v.refused(err)); is {
+		page.Why = refused.Message
+	}
 	if v.console.opts.Reached != nil {
 		page.Since, _ = v.console.opts.Reached()
 	}
@@ -152,9 +167,12 @@ func (v *visit) cannotSignIn() bool {
 	if v.console.opts.Reached == nil {
 		return false
 	}
-	if _, well := v.console.opts.Reached(); well || !v.databaseAway(errHeartbeat) {
+	if _, well := v.console.opts.Reached(); well {
 		return false
 	}
-	v.showOutage(errHeartbeat)
-	return true
+	failure := v.databaseFailure(errHeartbeat)
+	if failure != nil {
+		v.showOutage(failure)
+	}
+	return failure != nil
 }

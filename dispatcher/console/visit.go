@@ -205,7 +205,7 @@ func (v *visit) readForm() bool {
 // failForm shows the page of an action again, with the problems.
 func (v *visit) failForm(a action, err error) {
 	at := slices.IndexFunc(v.console.screens, func(s screen) bool { return s.name == a.page })
-	if at < 0 || v.databaseAway(err) {
+	if at < 0 || v.databaseFailure(err) != nil {
 		v.fail(err)
 		return
 	}

@@ -92,9 +92,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	failpoint.Hit(failpoint.BeforeClaim)
 	held, err := e.store.Claim(loop.WithoutCancel(ctx), batch)
 	failpoint.Hit(failpoint.AfterClaim)
-	if err != nil {
-		held = e.claims.Reconcile(ctx, batch.Node, batch.Token, err)
-	}
+	held = e.claims.Won(ctx, batch.Node, batch.Token, held, err)
 	byTrigger := make(map[int64]*run.HeldRun, len(held))
 	for i := range held {
 		byTrigger[held[i].TriggerID] = &held[i]

@@ -28,6 +28,24 @@ func TestNodeWithAClockFarOffIsNotReady(t *testing.T) {
 	}
 }
 
+func TestReadinessSaysWhyTheNodeCannotWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := New(struct{ Store }{}, nil, Options{DeadAfter: time.Minute})
+		if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "not registered") {
+			t.Errorf("before its registration: %v", err)
+		}
+		e.fleet.Joined(1, dispatcher.NodeActive, time.Now())
+		if err := e.Ready(); err != nil {
+			t.Errorf("with a lease: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := e.Ready(); err == nil || !strings.Contains(err.Error(), "heartbeats do not reach the database") {
+			t.Errorf("without a lease: %v", err)
+		}
+	})
+}
+
 // A node of an engine with a margin claims later and trusts its lease for less.
 func TestEngineAppliesTheClockMargin(t *testing.T) {
 	t.Parallel()

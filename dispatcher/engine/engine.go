@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -220,17 +219,18 @@ func (e *Engine) start(ctx context.Context) error {
 func (e *Engine) Ready() error {
 	switch {
 	case e.fleet.ID() == 0:
-		return errors.New("the node is not registered yet")
+		return input.Refuse(input.CodeUnavailable, "the node is not registered yet")
 	case !e.fleet.Leased():
-		return errors.New("the node's lease has run out: its heartbeats do not reach the database")
+		return input.Refuse(input.CodeUnavailable, "the node's lease has run out: its heartbeats do not reach the database")
 	case e.clock.Offset().Abs() > mostSkew:
-		return fmt.Errorf("the node's clock is %s off the database's; set it right", e.clock.Offset().Round(time.Second))
+		return input.Refuse(input.CodeUnavailable, "the node's clock is %s off the database's; synchronise the clocks with NTP",
+			e.clock.Offset().Round(time.Second))
 	}
 	return nil
 }
 
-// HeartbeatFailure returns why the latest heartbeat did not reach the database; nil if it did.
-func (e *Engine) HeartbeatFailure() error { return e.fleet.Failure() }
+// StoreFailure returns why the latest heartbeat or claim failed; nil if both succeeded.
+func (e *Engine) StoreFailure() error { return cmp.Or(e.fleet.Failure(), e.claims.Refused()) }
 
 // Node returns the node's id, 0 before it is registered.
 func (e *Engine) Node() run.NodeID { return e.fleet.ID() }

@@ -178,6 +178,51 @@ func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 	r.wantOverdue(first+10*time.Second, 0, "after the missed fires are settled")
 }
 
+// full is a store with a database that reads, and refuses claims and decisions about missed fires.
+type full struct {
+	Store
+	err error
+}
+
+func (f *full) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.Store.Claim(ctx, batch)
+}
+
+func (f *full) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.Store.Settle(ctx, batch)
+}
+
+func TestOldestOverdueGrowsWhileTheDatabaseRefusesWrites(t *testing.T) {
+	t.Parallel()
+	f := &full{}
+	r := newRig(t, func(s Store) Store { f.Store = s; return f })
+	r.declare("job", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
+	f.err = errors.New("the disk is full")
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(first))
+	if err := r.StoreFailure(); !errors.Is(err, f.err) {
+		t.Errorf("the store fails with %v, want the reason of the claim", err)
+	}
+	late := r.now.Add(first + 10*time.Second)
+	if err := r.chores.SettleMisfires(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	r.wantOverdue(first+10*time.Second, 10*time.Second, "while missed fires cannot be settled")
+	f.err = nil
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(first))
+	r.quiet()
+	if err := r.StoreFailure(); err != nil {
+		t.Errorf("the store fails with %v once it takes writes", err)
+	}
+}
+
 // slowHeartbeat is a store whose heartbeats behave as set.
 type slowHeartbeat struct {
 	Store

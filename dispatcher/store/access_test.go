@@ -182,6 +182,34 @@ func TestFullSessionsEndOneOfTheLargestGroup(t *testing.T) {
 	}
 }
 
+// People read pages while nothing can be written, such as on a full disk.
+func TestSessionIsFoundWhileTheDatabaseRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		database func(testing.TB) string
+		refuse   string
+	}{
+		"SQLite": {newFile, `PRAGMA query_only = ON`},
+		"PostgreSQL": {func(t testing.TB) string { return pgtest.New(t) }, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql
+			AS $$ BEGIN RAISE 'could not extend file' USING ERRCODE = '53100'; END $$;
+			CREATE TRIGGER full_disk BEFORE UPDATE ON sessions FOR EACH ROW EXECUTE FUNCTION full_disk()`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, now := open(t, tt.database(t)), time.Now().UTC().Truncate(time.Millisecond)
+			token := access.APIToken{ID: "1", Name: "ann", Hash: [32]byte{1}, TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}}}
+			must(t, s.CreateToken(t.Context(), token))
+			session := access.Session{ID: "s", Hash: [32]byte{2}, Token: token, EndsAt: now.Add(access.SessionLife)}
+			must(t, s.CreateSession(t.Context(), session, input.Change{Actor: "ann", Now: now}))
+			must(t, store.Exec(t.Context(), s, tt.refuse))
+			found, err := s.Session(t.Context(), session.Hash, now.Add(2*access.SessionRenewal), true)
+			if err != nil || found.ID != session.ID {
+				t.Errorf("found %+v, %v, want the session", found, err)
+			}
+		})
+	}
+}
+
 // An earlier build stored [] for a token bound to no app. Such a token is shown so that it can be put again unchanged.
 func TestTokenOfAnEarlierBuildCanBePutUnchanged(t *testing.T) {
 	t.Parallel()

@@ -61,6 +61,9 @@ func assembled(below *dispatch.Store, d *db.DB, o Options) *Store {
 	return s
 }
 
+// Refused is db.RefusesWrites.
+func (*Store) Refused(err error) error { return db.RefusesWrites(err) }
+
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
 // ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the keys cannot open.
 func Open(ctx context.Context, address string, o Options) (*Store, error) {

@@ -162,9 +162,7 @@ func (a *Adopter) Adopt(ctx context.Context, query dispatcher.AdoptQuery, places
 		runs[i], byKey[run.Key] = run.Adoptable, run
 	}
 	held, err := a.Store.Adopt(loop.WithoutCancel(ctx), query, runs)
-	if err != nil {
-		held = a.Claims.Reconcile(ctx, query.Node, query.Token, err)
-	}
+	held = a.Claims.Won(ctx, query.Node, query.Token, held, err)
 	won := a.Plan.HeldBy(query.Node, held)
 	for _, run := range won {
 		place := byKey[run.Key]

@@ -59,6 +59,7 @@ func (c *Chores) settle(ctx context.Context, apps []string, from, now time.Time)
 		queries[i].DueQuery = dispatcher.DueQuery{Apps: []string{app}, From: from, Until: now, Overdue: true, Now: now, Limit: settleBatch}
 	}
 	var oldest time.Time // of this round
+	failed := false
 	for len(queries) > 0 && waiting.Err() == nil && c.Fleet.Active() {
 		loop.Turned(ctx)
 		settled, first := 0, time.Time{}
@@ -73,12 +74,15 @@ func (c *Chores) settle(ctx context.Context, apps []string, from, now time.Time)
 			oldest = first
 			c.Plan.Overdue.Settling(oldest, now)
 		}
-		queries = slices.DeleteFunc(queries, func(of settling) bool { return of.done })
+		queries = slices.DeleteFunc(queries, func(of settling) bool {
+			failed = failed || of.failed
+			return of.done || of.failed
+		})
 		if settled == 0 && len(queries) > 0 {
 			backoff.Sleep(waiting, plan.LeasePause)
 		}
 	}
-	if len(queries) == 0 {
+	if len(queries) == 0 && !failed {
 		c.Plan.Overdue.Settling(time.Time{}, now)
 	}
 	return nil
@@ -89,6 +93,7 @@ type settling struct {
 	dispatcher.DueQuery
 	refused bool // some had no place
 	done    bool
+	failed  bool // the database refused some, or its response was lost; the next round finds what is left
 }
 
 // settlePage settles a page of an app's misfires. It returns when the first of them was due, and how many it settled.
@@ -127,7 +132,8 @@ func (c *Chores) settlePage(ctx context.Context, of *settling, now time.Time) (f
 	if len(missed) == 0 {
 		return first, 0, nil
 	}
-	runs, drawn := c.settleMissed(ctx, missed, now)
+	runs, drawn, failed := c.settleMissed(ctx, missed, now)
+	of.failed = failed
 	for _, run := range runs {
 		run.Queue = places[run.TriggerID]
 		delete(places, run.TriggerID)
@@ -140,9 +146,11 @@ func (c *Chores) settlePage(ctx context.Context, of *settling, now time.Time) (f
 }
 
 // settleMissed decides about triggers that are too late. It returns the runs that were won, one of a trigger at most,
-// and their tokens. Each step is stored before the next: after a crash in between, the node that finds the trigger goes
-// on from there.
-func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time.Time) (runs []*plan.Held, drawn []run.Token) {
+// and their tokens. Each step is stored before the next: after a crash or an error in between, the node that finds the
+// trigger goes on from there.
+func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time.Time) (
+	runs []*plan.Held, drawn []run.Token, failed bool,
+) {
 	for len(missed) > 0 {
 		loop.Turned(ctx)
 		batch := dispatcher.SettleBatch{Node: c.Fleet.ID(), Token: c.Claims.Draw()}
@@ -171,10 +179,10 @@ func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time
 			break
 		}
 		held, err := c.Store.Settle(loop.WithoutCancel(ctx), batch)
-		if err != nil {
-			held = c.Claims.Reconcile(ctx, batch.Node, batch.Token, err)
+		held = c.Claims.Won(ctx, batch.Node, batch.Token, held, err)
+		if err == nil {
+			c.reportSettled(ctx, batch, missed, len(held))
 		}
-		c.reportSettled(ctx, batch, missed, len(held))
 		c.Wakes.Follow.Notify() // missed fires may have followers
 		for _, r := range c.Plan.HeldBy(batch.Node, held) {
 			r.Due, r.Detail.Schedule = now, schedules[r.TriggerID] // its scheduled time is long past
@@ -183,9 +191,12 @@ func (c *Chores) settleMissed(ctx context.Context, missed []plan.Entry, now time
 			}
 			runs = append(runs, r)
 		}
+		if err != nil {
+			return runs, drawn, true
+		}
 		missed = more
 	}
-	return runs, drawn
+	return runs, drawn, false
 }
 
 // reportSettled counts and logs the decisions of a batch.

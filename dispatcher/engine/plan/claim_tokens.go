@@ -22,6 +22,8 @@ type Claims struct {
 	open map[run.Token]bool
 	// doubt is when a claim last had no response, or a rollback came or went, in Unix milliseconds.
 	doubt atomic.Int64
+	// refused is why a claim last had no response; nil once another had one.
+	refused atomic.Pointer[error]
 }
 
 type claimStore interface {
@@ -59,14 +61,18 @@ func (t *Claims) IsOpen(token run.Token) bool {
 	return t.open[token]
 }
 
-// Reconcile reads the runs that a statement won after its response was lost. It asks until the database responds. A
-// poll finds the other fires again.
-func (t *Claims) Reconcile(ctx context.Context, id run.NodeID, token run.Token, cause error) []run.HeldRun {
+// Won returns the runs that a statement won. If its response was lost, it reads them: it asks until the database responds.
+// A poll finds the other fires again.
+func (t *Claims) Won(ctx context.Context, id run.NodeID, token run.Token, held []run.HeldRun, cause error) []run.HeldRun {
+	if cause == nil {
+		t.refused.Store(nil)
+		return held
+	}
+	t.refused.Store(&cause)
 	t.Log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", id.String(), "err", cause)
 	t.InDoubt()
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
 	asking := loop.WithoutCancel(ctx)
-	var held []run.HeldRun
 	_ = loop.Persist(asking, func() (err error) {
 		held, err = t.store.Held(asking, id, token)
 		return err
@@ -75,6 +81,18 @@ func (t *Claims) Reconcile(ctx context.Context, id run.NodeID, token run.Token, 
 		return ctx.Err() == nil || f.Tries < 3 // otherwise the node leaves without the runs, and other nodes adopt them
 	})
 	return held
+}
+
+// refusedFor is how long a claim without a response says something about now: a node with due fires soon tries again.
+const refusedFor = time.Minute
+
+// Refused returns why the latest claim, of the last minute, had no response, such as that the disk of the database is
+// full; nil if it had one.
+func (t *Claims) Refused() error {
+	if why := t.refused.Load(); why != nil && t.Doubted(t.Clock.Now(), refusedFor) {
+		return *why
+	}
+	return nil
 }
 
 // InDoubt notes that this node may have more runs in the database than in memory: a claim had no response, or a

@@ -198,6 +198,9 @@ func connectionLost(err error) bool {
 // takes a quarter of an hour to notice that a server has vanished.
 const userTimeout = 10 * time.Second
 
+// errReadOnly is how a connection to a read-only server ends.
+var errReadOnly = errors.New("the server is read-only")
+
 // withKeepAlive makes connections notice servers that vanish, and refuse read-only servers: a standby
 // may be behind, and accepts no claims.
 func withKeepAlive(config *pgxpool.Config) {
@@ -207,7 +210,13 @@ func withKeepAlive(config *pgxpool.Config) {
 	}
 	config.ConnConfig.DialFunc = dialer.DialContext
 	if config.ConnConfig.ValidateConnect == nil {
-		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		config.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+			result, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
+			if err == nil && string(result[0].Rows[0][0]) == "on" {
+				err = errReadOnly
+			}
+			return err
+		}
 	}
 	fatal := config.ConnConfig.OnPgError
 	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {

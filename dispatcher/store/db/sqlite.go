@@ -20,6 +20,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // SQLite is the flavor of SQLite: one process, one writer.
@@ -149,10 +150,25 @@ func (s *SQLite) OfData(err error) bool {
 // DiskFull reports whether an error means that the disk of the database is full.
 func DiskFull(err error) bool {
 	if refused, is := errors.AsType[*pgconn.PgError](err); is {
-		return refused.Code == "53100" // disk_full
+		// disk_full, or what a connection gets that cannot write its first cache file (relcache.c of PostgreSQL)
+		return refused.Code == "53100" || strings.HasPrefix(refused.Message, "could not write init file")
 	}
 	e, is := errors.AsType[*driver.Error](err)
 	return is && e.Code()&0xff == lib.SQLITE_FULL || errors.Is(err, unix.ENOSPC)
+}
+
+// RefusesWrites returns how an error says that a database refuses writes for now, and what to do; nil for other errors.
+func RefusesWrites(err error) error {
+	refused, is := errors.AsType[*pgconn.PgError](err)
+	file, of := errors.AsType[*driver.Error](err)
+	switch {
+	case DiskFull(err):
+		return input.Refuse(input.CodeUnavailable, "the disk of the database is full; free space, and the node goes on by itself")
+	case errors.Is(err, errReadOnly), is && refused.Code == readOnly, of && file.Code()&0xff == lib.SQLITE_READONLY:
+		return input.Refuse(input.CodeUnavailable,
+			"the database is read-only; make it writable, or lead the node to its primary, and the node goes on by itself")
+	}
+	return nil
 }
 
 func (s *SQLite) Single() bool { return !s.shared }

@@ -337,6 +337,9 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 			_, err := t.Affect(ctx, use, session.ID, t.At.UnixMilli(), t.At.Add(-access.SessionRenewal).UnixMilli())
 			return err
 		})
+		if db.RefusesWrites(err) != nil {
+			err = nil // pages can still be read
+		}
 	}
 	return session, err
 }

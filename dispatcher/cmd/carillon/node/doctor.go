@@ -93,7 +93,7 @@ func (s *Flags) Examine(ctx context.Context, d DoctorFlags, v Variables) []Findi
 		{"rights", true, e.checkRights},
 		{"schema", true, e.checkSchema},
 		{"capabilities", true, e.checkCapabilities},
-		{"set_aside", false, e.checkSetAside},
+		{"set_aside", true, e.checkSetAside},
 		{"alerts", true, e.checkAlerts},
 		{"clock", true, e.checkClock},
 		{"secrets", false, e.checkSecrets},
@@ -148,7 +148,9 @@ func (e *examination) checkSecrets(ctx context.Context, check string) {
 	switch {
 	case err != nil:
 		e.fail(check, err, "correct the keys; carillon secret key prints a new one")
-	case e.database == nil || !e.schema:
+	case e.database == nil:
+		e.skip(check, "whether the keys open the stored secrets: the database was not reached")
+	case !e.schema:
 		e.skip(check, "whether the keys open the stored secrets: the database has no schema to read")
 	default:
 		missing, stored, err := e.database.MissingKeys(ctx, keys)

@@ -57,6 +57,8 @@ func (e *examination) checkNotifications(ctx context.Context, check string) {
 func (e *examination) databaseAction(err error) string {
 	var refused *pgconn.PgError
 	switch {
+	case db.DiskFull(err):
+		return e.diskAction()
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Code, "28") && e.DatabaseAuth == rdsIAM:
 		return "enable IAM authentication, GRANT rds_iam to the user, and allow rds-db:connect for it"
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Code, "28"):
@@ -77,16 +79,22 @@ func (e *examination) databaseAction(err error) string {
 	return "correct --database (CARILLON_DATABASE)"
 }
 
+// diskAction returns the remedy for a full disk of the database.
+func (e *examination) diskAction() string {
+	if isPostgres(e.Database) {
+		return "enlarge the volume of the database, or free space on it"
+	}
+	return "free space on that disk"
+}
+
 // checkRights checks that the user has the rights of a node.
 func (e *examination) checkRights(ctx context.Context, check string) {
 	err := e.database.Rights(ctx)
 	switch {
-	case db.DiskFull(err) && isPostgres(e.Database):
-		e.fail(check, err, "enlarge the volume of the database, or free space on it")
+	case db.DiskFull(err):
+		e.fail(check, err, e.diskAction())
 	case err != nil && isPostgres(e.Database):
 		e.fail(check, err, "as an administrator: ALTER DATABASE ... OWNER TO the user, GRANT CREATE ON SCHEMA, or REASSIGN OWNED to it")
-	case db.DiskFull(err):
-		e.fail(check, err, "free space on that disk")
 	case err != nil:
 		e.fail(check, err, "give the file and its directory to the user of the node")
 	default:
@@ -191,7 +199,7 @@ const shownAside = 3
 // checkSetAside reports rows that made their batches fail, and ended runs with followers that could
 // not be started. Other rows do not wait for them.
 func (e *examination) checkSetAside(ctx context.Context, check string) {
-	if e.database == nil || !e.schema {
+	if !e.schema {
 		e.skip(check, "the database has no schema to read")
 		return
 	}

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,12 +222,9 @@ func (o *Options) api(ctx context.Context, s *store.Store, node groupView, secur
 		},
 		Ready: func(context.Context) error {
 			if ctx.Err() != nil {
-				return errors.New("the node is shutting down")
+				return input.Refuse(input.CodeUnavailable, "the node is shutting down")
 			}
-			if db.DiskFull(node.engine.HeartbeatFailure()) {
-				return input.Refuse(input.CodeUnavailable, "the disk of the database is full; free space, and the node goes on by itself")
-			}
-			return node.engine.Ready()
+			return cmp.Or(db.RefusesWrites(node.engine.StoreFailure()), node.engine.Ready())
 		},
 		Warnings: func() []string {
 			now := time.Now()
