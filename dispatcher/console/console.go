@@ -33,6 +33,8 @@ type Options struct {
 	TraceURL func(trace string) string
 	// Definition returns a job in the form in which people declare it.
 	Definition func(dispatcher.Job) (string, error)
+	// Stopping is closed when the node stops, which ends the streams of changes; nil: it never stops.
+	Stopping <-chan struct{}
 	// ClientCertificates requires a client certificate that the server has verified.
 	ClientCertificates bool
 	Version            string
@@ -79,6 +81,7 @@ type Console struct {
 	pages     map[string]*page
 	assets    *assets
 	protect   *http.CrossOriginProtection
+	followers chan struct{} // one for each stream of changes
 	// prefix is the path that a proxy leaves before the path of the console.
 	prefix string
 }
@@ -91,7 +94,8 @@ func New(o Options) (*Console, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	c := &Console{opts: o, log: o.Logger, screens: screens(), protect: http.NewCrossOriginProtection()}
+	c := &Console{opts: o, log: o.Logger, screens: screens(), protect: http.NewCrossOriginProtection(),
+		followers: make(chan struct{}, mostFollowers)}
 	if o.URL != nil {
 		c.prefix = strings.TrimSuffix(o.URL.Path, "/")
 		if err := c.protect.AddTrustedOrigin(o.URL.Scheme + "://" + o.URL.Host); err != nil {

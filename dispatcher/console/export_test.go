@@ -28,3 +28,6 @@ func Screens() (all []string) {
 	}
 	return all
 }
+
+// MostFollowers is the bound of the streams of changes.
+const MostFollowers = mostFollowers

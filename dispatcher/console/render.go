@@ -74,31 +74,33 @@ func parsePage(name string) (*boundPage, error) {
 
 // frame is the data of the layout.
 type frame struct {
-	Name, Title string
-	// Main is the data of the screen's template.
-	Main any
+	content
+	Name string
 	// Notice is the message of the action before; empty: none.
 	Notice string
 	// Problem is the problem with a form; nil: none. A page of its own shows it itself.
 	Problem *problemView
-	Refresh bool
 	Menu    []menuItem
-	// App is the app of the page, with its menu; empty: none.
-	App     string
+	// AppMenu is that of the page's app.
 	AppMenu []menuItem
 	// Search is the text of the search on every page.
 	Search string
 	// Signed is the name of the token or identity; empty: no session.
-	Signed    string
+	Signed string
+	settings
+	Zone     kit.ZoneChoice
+	Version  string
+	ZoneData string // the release of the time zone data
+}
+
+// settings are the choices of a person, and what there is to choose from.
+type settings struct {
 	Language  string
 	Languages []kit.LanguageChoice
 	Theme     string
 	Themes    []string
-	Zone      kit.ZoneChoice
 	Zones     []kit.ZoneOption
 	Next      string // this page, for the settings
-	Version   string
-	ZoneData  string // the release of the time zone data
 }
 
 // menuItem is a link of a menu.
@@ -125,8 +127,7 @@ func (v *visit) render(name string, shown content) {
 	status := shown.Status
 	if status == 0 {
 		status = http.StatusOK
-		sum := sha256.Sum256(body)
-		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		tag := `"` + sum(body) + `"`
 		h.Set("ETag", tag)
 		if v.Header.Get("If-None-Match") == tag && h.Get("Set-Cookie") == "" {
 			status, body = http.StatusNotModified, nil
@@ -136,6 +137,12 @@ func (v *visit) render(name string, shown content) {
 	if v.Method != http.MethodHead {
 		_, _ = v.w.Write(body) // the browser may have disconnected
 	}
+}
+
+// sum identifies a content.
+func sum(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:12])
 }
 
 func (v *visit) execute(name string, shown content) ([]byte, error) {
@@ -160,10 +167,9 @@ func (v *visit) execute(name string, shown content) ([]byte, error) {
 // frame returns the data of the layout around a page.
 func (v *visit) frame(name string, shown content) frame {
 	f := frame{
-		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
-		Language: v.Texts.Language, Languages: v.console.languages.Choices(), Theme: v.theme, Themes: themes(), Zone: v.Zone.Choice,
-		Zones: v.ZoneOptions(shown.Zone),
-		Next:  v.here(), Version: v.console.opts.Version, ZoneData: schedule.ZonesVersion(),
+		content: shown, Name: name,
+		settings: settings{v.Texts.Language, v.console.languages.Choices(), v.theme, themes(), v.ZoneOptions(shown.Zone), v.here()},
+		Zone:     v.Zone.Choice, Version: v.console.opts.Version, ZoneData: schedule.ZonesVersion(),
 	}
 	if f.Title == "" {
 		f.Title = v.Texts.Text(name + ".title")
@@ -296,9 +302,8 @@ func loadAssets() (*assets, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(raw)
 		name, extension := path.Base(file), path.Ext(file)
-		served := strings.TrimSuffix(name, extension) + "-" + hex.EncodeToString(sum[:6]) + extension
+		served := strings.TrimSuffix(name, extension) + "-" + sum(raw) + extension
 		a.names[name], a.files[served] = served, raw
 	}
 	return a, nil

@@ -51,6 +51,8 @@ type content struct {
 	Zone string
 	// Refresh permits the page to refresh itself.
 	Refresh bool
+	// Follow is the URL of the stream of its changes; empty: it has none. See follow.
+	Follow string
 	// To is another page, to which the browser goes instead; see visit.link.
 	To string
 }
@@ -87,6 +89,8 @@ func (c *Console) newMux() *http.ServeMux {
 	for _, a := range actions() {
 		serve(http.MethodPost, a.path, c.signedIn(func(v *visit) { v.serveAction(a) }))
 	}
+	serve(http.MethodGet, runPath+"/changes", c.signedIn(follow(followRun)))
+	serve(http.MethodGet, appPath+"/runs/changes", c.signedIn(follow(followRuns)))
 	serve(http.MethodGet, "login", c.showLogin)
 	serve(http.MethodPost, "login", c.login)
 	serve(http.MethodGet, "login/oidc", c.beginOIDC)

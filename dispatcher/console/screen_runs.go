@@ -70,6 +70,7 @@ func showRuns(v *visit) (content, error) {
 	}
 	result := content{Refresh: true}
 	if page.App != "" {
+		result.Follow = v.link("apps", page.App, "runs", "changes")
 		result.Title = v.Texts.Text("runs.of", "app", page.App)
 	}
 	if app := cmp.Or(page.App, f.Text("app")); app != "" {
@@ -179,7 +180,11 @@ func showRun(v *visit) (content, error) {
 		page.Log = &log
 	}
 	title := v.Texts.Text("run.title", "job", run.App+"/"+run.Job)
-	return content{Title: title, App: run.App, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
+	shown := content{Title: title, App: run.App, Data: &page, Zone: page.TimeZone, Refresh: !page.Ended()}
+	if shown.Refresh {
+		shown.Follow = v.link("runs", run.ID, "changes")
+	}
+	return shown, nil
 }
 
 // addTries adds the attempts, the latest first; the URL selects the attempt with a complete response, by default the latest.

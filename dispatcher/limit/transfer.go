@@ -130,9 +130,9 @@ func (b *body) Read(into []byte) (n int, err error) {
 type writer struct {
 	http.ResponseWriter
 	*transfer
-	begun bool
-	began time.Time
-	bytes int64
+	begun  bool
+	waited time.Duration // for the client
+	bytes  int64
 }
 
 // Unwrap returns the writer of the server.
@@ -141,9 +141,9 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader begins the response.
 func (w *writer) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.begun {
-		w.begun, w.began = true, clock()
+		w.begun = true
 		w.refuse(w.Header())
-		_ = w.control.SetWriteDeadline(deadline(w.began, 0, responseTime)) // not every writer supports it
+		_ = w.control.SetWriteDeadline(deadline(clock(), 0, responseTime)) // not every writer supports it
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -156,8 +156,11 @@ func (w *writer) Write(from []byte) (n int, err error) {
 	for {
 		part := from[n:min(len(from), n+transferPart)]
 		w.bytes += int64(len(part))
-		_ = w.control.SetWriteDeadline(deadline(w.began, w.bytes, responseTime)) // not every writer supports it
+		start := clock()
+		// A handler may pause between its writes, which is not the client's time.
+		_ = w.control.SetWriteDeadline(deadline(start.Add(-w.waited), w.bytes, responseTime)) // not every writer supports it
 		written, err := w.await(func() (int, error) { return w.ResponseWriter.Write(part) })
+		w.waited += clock().Sub(start)
 		if n += written; err != nil || n == len(from) {
 			return n, err
 		}

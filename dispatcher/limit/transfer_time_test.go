@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,55 @@ func TestResponseHasARateAndADeadline(t *testing.T) {
 					t.Errorf("the response was delivered for %s, want %s", took, tt.want)
 				}
 			})
+		})
+	}
+}
+
+// timedWriter takes slow long for each write, until its deadline.
+type timedWriter struct {
+	http.ResponseWriter
+	slow time.Duration
+	by   time.Time
+}
+
+func (w *timedWriter) SetWriteDeadline(by time.Time) error { w.by = by; return nil }
+
+func (w *timedWriter) Write(part []byte) (int, error) {
+	time.Sleep(w.slow)
+	if time.Now().After(w.by) {
+		return 0, http.ErrHandlerTimeout
+	}
+	return w.ResponseWriter.Write(part)
+}
+
+// A handler that pauses between its writes, as a stream of events does, is not cut; a client that takes its time is, even
+// if it reads in parts.
+func TestPausesOfTheHandlerAreNotTheClientsTime(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		pause, slow time.Duration
+		fails       bool
+	}{
+		"a stream of events": {pause: time.Second},
+		"rare events":        {pause: 29 * time.Second},
+		"a slow client":      {slow: time.Second, fails: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var failed error
+			handler := limit.Transfers(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range 20 {
+					if _, err := w.Write([]byte("data: changed\n\n")); err != nil {
+						failed = err
+						return
+					}
+					time.Sleep(tt.pause)
+				}
+			}))
+			handler.ServeHTTP(&timedWriter{ResponseWriter: httptest.NewRecorder(), slow: tt.slow},
+				httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			if (failed != nil) != tt.fails {
+				t.Errorf("%s: error %v, want one: %v", name, failed, tt.fails)
+			}
 		})
 	}
 }

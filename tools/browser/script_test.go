@@ -15,11 +15,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// front is a proxy in front of a node. It can be unreachable, and counts the refreshes of pages.
+// front is a proxy in front of a node. It can be unreachable, and counts the refreshes of pages. Streams of changes pass it
+// only in a test of them, because they refresh a page whenever it changes.
 type front struct {
 	url       string
 	refreshes atomic.Int64
 	away      atomic.Bool
+	streams   atomic.Bool
 }
 
 // newFront starts a front for a node.
@@ -30,12 +32,15 @@ func newFront(t *testing.T, node string) *front {
 		t.Fatal(err)
 	}
 	f := &front{}
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	pass := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // a request of a script
+		if stream := r.Header.Get("Accept") == "text/event-stream"; stream && !f.streams.Load() {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		} else if !stream && r.Header.Get("Sec-Fetch-Dest") == "empty" { // a request of a script
 			f.refreshes.Add(1)
 		}
 		if f.away.Load() {
@@ -190,10 +195,9 @@ func TestFailedRefreshIsReported(t *testing.T) {
 	}
 }
 
-// A page whose content is final is not requested again.
-func TestRefreshEndsWithTheRun(t *testing.T) {
-	n := start(t)
-	f := newFront(t, n.url)
+// slowRun starts a run that lasts until finish is called, which waits for its end.
+func (n *node) slowRun(t *testing.T) (run string, finish func()) {
+	t.Helper()
 	release := make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(target.Close)
@@ -201,16 +205,40 @@ func TestRefreshEndsWithTheRun(t *testing.T) {
 	n.call(t, operator, "PUT", "/v1/apps/shop/jobs/slow", map[string]any{
 		"target": map[string]any{"webhook": map[string]any{"url": target.URL, "method": "POST"}},
 	})
-	run := n.call(t, operator, "POST", "/v1/apps/shop/jobs/slow/run", nil)["id"].(string)
+	run = n.call(t, operator, "POST", "/v1/apps/shop/jobs/slow/run", nil)["id"].(string)
+	return run, func() {
+		close(release)
+		n.eventually(t, "the run has ended", func() bool {
+			return n.call(t, operator, "GET", "/v1/runs/"+run, nil)["state"] == "succeeded"
+		})
+	}
+}
+
+// A page with a stream of its changes shows them without a timer.
+func TestPageFollowsItsRun(t *testing.T) {
+	n := start(t)
+	f := newFront(t, n.url)
+	f.streams.Store(true)
+	run, finish := n.slowRun(t)
+	b := watched(t, n, f)
+	b.visit(f.url + "/console/runs/" + run)
+	finish()
+	n.eventually(t, "the page shows the end of the run", func() bool {
+		return evaluate[bool](b, `document.querySelector('#refresh').hidden`)
+	})
+}
+
+// A page whose content is final is not requested again.
+func TestRefreshEndsWithTheRun(t *testing.T) {
+	n := start(t)
+	f := newFront(t, n.url)
+	run, finish := n.slowRun(t)
 	b := watched(t, n, f)
 	b.visit(f.url + "/console/runs/" + run)
 	if !b.refreshed(f) {
 		t.Error("the page of a run that is under way does not refresh itself")
 	}
-	close(release)
-	n.eventually(t, "the run has ended", func() bool {
-		return n.call(t, operator, "GET", "/v1/runs/"+run, nil)["state"] == "succeeded"
-	})
+	finish()
 	if !b.refreshed(f) {
 		t.Error("the page does not show the end of the run")
 	}

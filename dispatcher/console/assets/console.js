@@ -34,7 +34,7 @@ function submitOnChange() {
 // something on it, and while a person has paused it. After a failure it tries again with growing pauses. Times are in ms.
 const refresh = {
   every: 10_000, most: 300_000, patience: 30_000,
-  paused: sessionStorage.getItem("refresh") === "paused", loading: false, failures: 0, tag: "", timer: 0,
+  paused: sessionStorage.getItem("refresh") === "paused", loading: false, again: false, failures: 0, tag: "", timer: 0,
 };
 
 function changed(field) {
@@ -91,8 +91,25 @@ async function turn() {
   refresh.loading = true;
   if (!busy()) await load().then(() => { refresh.failures = 0; }, () => { refresh.failures++; });
   refresh.loading = false;
-  refresh.timer = setTimeout(turn, Math.min(refresh.every * 2 ** refresh.failures, refresh.most));
+  follow();
+  refresh.timer = setTimeout(turn, refresh.again ? 0 : Math.min(refresh.every * 2 ** refresh.failures, refresh.most));
+  refresh.again = false;
   state();
+}
+
+// A page with a stream of its changes refreshes itself at each of them. It has the stream while it is in sight only, because
+// a browser has few connections for all its tabs. Without the stream it refreshes itself as other pages do.
+let stream = null;
+
+function follow() {
+  const { follow: from, refresh: refreshes } = document.body.dataset;
+  if (!from || refreshes === undefined || document.hidden || refresh.paused) {
+    stream?.close();
+    stream = null;
+  } else if (!stream || stream.readyState === EventSource.CLOSED) {
+    stream = new EventSource(from);
+    stream.onmessage = () => { refresh.again = refresh.loading; turn(); };
+  }
 }
 
 function state() {
@@ -108,6 +125,7 @@ function state() {
 function toggleRefresh() {
   refresh.paused = !refresh.paused;
   sessionStorage.setItem("refresh", refresh.paused ? "paused" : "");
+  follow();
   state();
 }
 
@@ -115,7 +133,8 @@ function startRefresh() {
   if (!("refresh" in document.body.dataset)) return;
   $("#refresh")?.addEventListener("click", toggleRefresh);
   refresh.timer = setTimeout(turn, refresh.every);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
+  document.addEventListener("visibilitychange", () => document.hidden ? follow() : turn());
+  follow();
   state();
 }
 

@@ -58,6 +58,7 @@ type consoleNode struct {
 	sessions access.Sessions
 	reached  func() (at time.Time, well bool)
 	started  time.Time
+	stopping <-chan struct{}
 }
 
 // withConsole returns a handler that serves the console, and every other path like served. Without
@@ -68,7 +69,7 @@ func (o *Options) withConsole(served http.Handler, node consoleNode) (http.Handl
 	}
 	options := webconsole.Options{
 		API: node.api, Sessions: node.sessions, Reached: node.reached, Started: node.started,
-		URL: o.consoleURL, Definition: func(job dispatcher.Job) (string, error) {
+		Stopping: node.stopping, URL: o.consoleURL, Definition: func(job dispatcher.Job) (string, error) {
 			var b strings.Builder
 			err := tfconfig.WriteJob(&b, job)
 			return b.String(), err

@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) error {
 			signals.node.Store(node)
 			requests := s.ForRequests()
 			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
-			shown := consoleNode{api: served, sessions: requests, reached: node.Reached}
+			shown := consoleNode{api: served, sessions: requests, reached: node.Reached, stopping: stopping.Done()}
 			if withConsole, err := o.withConsole(served, shown); err == nil { // it already worked for the start
 				handler.set(withConsole)
 			}
