@@ -193,9 +193,10 @@ type Ledger interface {
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
 	CancelRun(ctx context.Context, id string, change input.Change) (run.Run, error)
-	// ReleaseRun frees the slots of a run that has ended, whatever its node does: if its request is still in flight,
-	// another run of the job may overlap with it. ErrConflict: it has not ended, or has no slot.
-	ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error)
+	// ReleaseSlot frees the slots of a run of a job, whatever its node does: if its request is still in flight, another run
+	// of the job may overlap with it. It returns the run. ErrConflict: it has not ended, and release does not cancel it, or
+	// it is not clear which run is meant.
+	ReleaseSlot(ctx context.Context, app, job string, release run.SlotRelease, change input.Change) (run.Run, error)
 }
 
 // Purged is the result of one call of Purge.

@@ -143,13 +143,14 @@ var accesses = map[string]rights{
 	"GET /v1/apps/{app}/dead-letters":         {ok: 200, scope: access.ScopeRead},
 	"POST /v1/apps/{app}/dead-letters/replay": {ok: 200, scope: access.ScopeRun, suspended: 409, body: `{}`},
 
+	// The job bounds nothing, so no run has a slot.
+	"POST /v1/apps/{app}/jobs/{job}/slots/release": {ok: 409, scope: access.ScopeRun, body: `{"reason":"stuck"}`},
+
 	"GET /v1/runs/{run}":         {ok: 200, scope: access.ScopeRead, foreign: 404},
 	"GET /v1/runs/{run}/request": {ok: 200, scope: access.ScopeRead, foreign: 404},
 	"GET /v1/runs/{run}/log":     {ok: 409, scope: access.ScopeRead, foreign: 404}, // no executor has it
 	"POST /v1/runs/{run}/cancel": {ok: 200, scope: access.ScopeRun, foreign: 404},
-	// Its job bounds nothing, so the run has no slot.
-	"POST /v1/runs/{run}/release": {ok: 409, scope: access.ScopeRun, foreign: 404, prepare: (*world).cancelRun},
-	"POST /v1/runs/{run}/retry":   {ok: 200, scope: access.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
+	"POST /v1/runs/{run}/retry":  {ok: 200, scope: access.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
 
 	"POST /v1/runs/{run}/complete":  {ok: 200, scope: access.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
 	"POST /v1/runs/{run}/fail":      {ok: 200, scope: access.ScopeRun, foreign: 404, prepare: (*world).acceptRun},

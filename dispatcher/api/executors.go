@@ -146,7 +146,7 @@ func (a *API) acceptedRuns(r *request, one run.Run) ([]run.Run, error) {
 	return nil, nil
 }
 
-// stopExecutors asks the executors of runs, all of one job, to stop, because the runs were cancelled. Their replies do
+// stopExecutors asks the executors of runs, all of one job, to stop, because the runs are cancelled. Their replies do
 // not matter: the runs are over.
 func (a *API) stopExecutors(r *request, accepted []run.Run) {
 	call, err := a.executorsOf(r, accepted[0])
@@ -166,6 +166,29 @@ func (a *API) stopExecutors(r *request, accepted []run.Run) {
 		})
 	}
 	_ = stops.Wait() // each has logged its own
+}
+
+// stopHolder asks the executors of the run whose slot is to be freed to stop, if that cancels it. It comes before the next
+// run of the job has the slot, which the stop would end, too.
+func (a *API) stopHolder(r *request, release run.SlotRelease) error {
+	if err := release.Validate(); err != nil || !release.Cancel {
+		return err
+	}
+	slots, err := a.store.Slots(r.Context(), r.PathValue("app"), r.PathValue("job"))
+	slots = slices.DeleteFunc(slots, func(s dispatcher.Slot) bool { return s.Run != cmp.Or(release.Run, s.Run) })
+	slots = slices.CompactFunc(slots, func(s, other dispatcher.Slot) bool { return s.Run == other.Run })
+	if err != nil || len(slots) != 1 {
+		return err // the store refuses to choose
+	}
+	holder, err := a.store.Run(r.Context(), slots[0].Run)
+	if err != nil {
+		return err
+	}
+	accepted, err := a.acceptedRuns(r, holder)
+	if len(accepted) > 0 {
+		a.stopExecutors(r, accepted)
+	}
+	return err
 }
 
 // stopExecutor asks the executor that accepted the latest attempt of a run to stop it.

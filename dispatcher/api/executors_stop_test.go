@@ -21,6 +21,7 @@ import (
 // servedExecutor is an executor that accepts everything, and its requests.
 type servedExecutor struct {
 	url string
+	on  func() // is called for each request; may be nil
 
 	mu       sync.Mutex
 	requests []string
@@ -33,6 +34,9 @@ func serveExecutor(t *testing.T) *servedExecutor {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.requests = append(e.requests, r.URL.Path)
+		if e.on != nil {
+			e.on()
+		}
 		_, _ = io.WriteString(w, `{"code":200}`)
 	}))
 	t.Cleanup(server.Close)
@@ -44,6 +48,17 @@ func (e *servedExecutor) got() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return strings.Join(e.requests, " ")
+}
+
+// withExecutor declares a group of one executor, and a job that runs on it.
+func withExecutor(t *testing.T, job string) (*world, *servedExecutor) {
+	t.Helper()
+	w, e := newExecutorWorld(t, gate.Limits{}), serveExecutor(t)
+	w.register(t.Context(), 7)
+	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
+		"endpoints":{"e0":{"url":"`+e.url+`"}}}`)
+	w.must(http.StatusOK, "PUT", oneJob, job)
+	return w, e
 }
 
 func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
@@ -59,16 +74,52 @@ func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, e := newExecutorWorld(t, gate.Limits{}), serveExecutor(t)
-			w.register(t.Context(), 7)
-			w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
-				"endpoints":{"e0":{"url":"`+e.url+`"}}}`)
-			w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
+			w, e := withExecutor(t, jobOfExecutors)
 			r, held, _ := w.executorRun()
 			w.recordOutcome(held, run.Outcome{State: tt.state, HTTPStatus: 200, Response: &run.Response{Endpoint: "e0"}}, &tt.next)
 			w.must(http.StatusOK, "POST", "/v1/runs/"+r.ID+"/cancel", "")
 			if got := e.got(); got != tt.want {
 				t.Errorf("requests to the executor: %q, want %q; log: %s", got, tt.want, w.logs)
+			}
+		})
+	}
+}
+
+// The executor stops all that it runs of the job. So it is asked while the next run has no slot.
+func TestReleaseOfASlotStopsTheExecutorOfTheRunThatItCancels(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		release string
+		status  int
+		want    string
+	}{
+		"with cancel":             {`{"reason":"stuck","cancel":true}`, http.StatusOK, "/kill"},
+		"without cancel":          {`{"reason":"stuck"}`, http.StatusConflict, ""},
+		"without a reason":        {`{"cancel":true}`, http.StatusUnprocessableEntity, ""},
+		"of a run without a slot": {`{"reason":"stuck","cancel":true,"run":"06h2r43701nn9romfd4frio2"}`, http.StatusNotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, e := withExecutor(t, strings.Replace(jobOfExecutors, `{`, `{"concurrency_policy":"queue",`, 1))
+			r, held, id := w.executorRun()
+			if granted, err := w.store.Acquire(t.Context(), []run.HeldRun{held}); err != nil || len(granted) != 1 {
+				t.Fatalf("granted %v, %v, want the slot", granted, err)
+			}
+			w.recordOutcome(held, run.Outcome{State: run.WaitingCallback, HTTPStatus: 200, Response: &run.Response{Endpoint: "e0"}},
+				untilCallback(id))
+			taken := 0
+			e.on = func() {
+				slots, err := w.store.Slots(t.Context(), "crm", "sync")
+				if taken = len(slots); err != nil {
+					t.Error(err)
+				}
+			}
+			w.must(tt.status, "POST", oneJob+"/slots/release", tt.release)
+			if got := e.got(); got != tt.want || got != "" && taken != 1 {
+				t.Errorf("requests to the executor: %q with %d slots taken, want %q with one; log: %s", got, taken, tt.want, w.logs)
+			}
+			if got := w.stateOf(r).State; (got == run.Cancelled) != (tt.want != "") {
+				t.Errorf("the run is %s", got)
 			}
 		})
 	}

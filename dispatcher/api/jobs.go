@@ -159,6 +159,24 @@ func (a *API) listSlots(r *request) (response, error) {
 	return response{body: newList(slots)}, err
 }
 
+// releaseSlot frees the slots of a run of a job, and returns the run. Nodes free slots by themselves after they have given
+// up the request of an ended run. If the request is still in flight, another run of the job may overlap with it. 409 if
+// the run has not ended, unless cancel is true, if several runs have slots and run names none, or if none has.
+func (a *API) releaseSlot(r *request) (response, error) {
+	var asked run.SlotRelease
+	err := r.Decode(&asked).Err()
+	if err == nil {
+		err = a.stopHolder(r, asked)
+	}
+	if err != nil {
+		return response{}, err
+	}
+	released, err := a.store.ReleaseSlot(r.Context(), r.PathValue("app"), r.PathValue("job"), asked, r.By())
+	return response{body: r.shown(released)}, conflict(err, "GET /v1/apps/{app}/jobs/{job}/slots lists the slots. To end a run, "+
+		"cancel it: its slot is free when its node has given the request up. With cancel, its slot is free at once, while its target "+
+		"may go on working")
+}
+
 // getCarriedState gets the state that the runs of a job carry. Its ETag is the revision of the state, not
 // that of the job.
 func (a *API) getCarriedState(r *request) (response, error) {

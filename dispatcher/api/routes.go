@@ -131,6 +131,9 @@ var sections = []section{
 		}},
 		{gate.Route{Method: "DELETE", Path: jobPath, Scope: write}, (*API).deleteJob, about{conditional: true}},
 		{gate.Route{Method: "GET", Path: jobPath + "/slots", Scope: read}, (*API).listSlots, about{gives: list[dispatcher.Slot]{}}},
+		{gate.Route{Method: "POST", Path: jobPath + "/slots/release", Scope: operate, Body: true}, (*API).releaseSlot, about{
+			takes: run.SlotRelease{}, gives: run.Run{},
+		}},
 		{gate.Route{Method: "GET", Path: statePath, Scope: read}, (*API).getCarriedState, about{
 			gives: run.CarriedState{}, conditional: true,
 		}},
@@ -314,7 +317,6 @@ var sections = []section{
 			gives: target.ExecutorLog{},
 		}},
 		{gate.Route{Method: "POST", Path: runPath + "/cancel", Scope: operate}, (*API).cancelRun, about{gives: run.Run{}}},
-		{gate.Route{Method: "POST", Path: runPath + "/release", Scope: operate}, (*API).releaseRun, about{gives: run.Run{}}},
 		{gate.Route{Method: "POST", Path: runPath + "/retry", Scope: operate}, (*API).retryRun, about{gives: run.Run{}}},
 		{gate.Route{Method: "POST", Path: runPath + "/complete", Scope: operate, Callback: true, Body: true}, (*API).completeRun, about{
 			takes: callbackCompletion{}, optional: true, gives: run.CallbackReply{},

@@ -123,13 +123,6 @@ func (a *API) cancelRun(r *request) (response, error) {
 	return res, err
 }
 
-// releaseRun frees the slots of a run that has ended; 409 if it has not ended, or holds none. Nodes free slots by
-// themselves after they have given up the request of an ended run. If the request is still in flight, another run of
-// the job may overlap with it.
-func (a *API) releaseRun(r *request) (response, error) {
-	return a.changeRun(r, a.store.ReleaseRun, nil, "cancel a run that has not ended; GET /v1/apps/{app}/jobs/{job}/slots lists the slots")
-}
-
 // retryRun retries a finished run as its next attempt; 409 if it is not finished, or if its app is disabled
 // or suspended.
 func (a *API) retryRun(r *request) (response, error) {

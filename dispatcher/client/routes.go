@@ -203,6 +203,13 @@ func (c *Client) Slots(ctx context.Context, app, job string) (List[dispatcher.Sl
 	return list[dispatcher.Slot](ctx, c, path("apps", app, "jobs", job, "slots"))
 }
 
+// ReleaseSlot frees the slots of a run of a job, and returns the run. ErrConflict: it has not ended, and release does not
+// cancel it, or it is not clear which run is meant.
+func (c *Client) ReleaseSlot(ctx context.Context, app, job string, release run.SlotRelease) (run.Run, error) {
+	released := func(r run.Run) bool { return r.App == app && r.Job == job }
+	return post(ctx, c, path("apps", app, "jobs", job, "slots", "release"), release, released)
+}
+
 // Runs lists runs of an app, latest scheduled time first.
 func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[run.Run], error) {
 	return list[run.Run](ctx, c, path("apps", query.App, "runs")+params(query))
@@ -256,11 +263,6 @@ func (c *Client) FailRun(ctx context.Context, id, message string) (run.CallbackR
 func (c *Client) endRun(ctx context.Context, id, how, message string) (run.CallbackReply, error) {
 	body := map[string]string{"message": message}
 	return post(ctx, c, path("runs", id, how), body, func(r run.CallbackReply) bool { return r.Run == id })
-}
-
-// ReleaseRun frees the slots of a finished run; ErrConflict if it is not finished or holds no slots.
-func (c *Client) ReleaseRun(ctx context.Context, id string) (run.Run, error) {
-	return post(ctx, c, path("runs", id, "release"), nil, isRun(id))
 }
 
 // RetryRun queues a finished run again as its next attempt; ErrConflict if it is not finished.

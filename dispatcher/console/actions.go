@@ -118,7 +118,29 @@ func showCancelRun(v *visit) (content, error) {
 	return content{Title: v.Texts.Text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
 }
 
-// changeRun returns the action that cancels, releases or retries a run.
+// showSlotRelease asks before the slot of a run is freed. A run that has not ended is cancelled.
+func showSlotRelease(v *visit) (content, error) {
+	run, err := v.client.Run(v.Context(), v.PathValue("run"))
+	if err != nil {
+		return content{}, err
+	}
+	name, fields := "slot_release", url.Values{}
+	if run.EndedAt == nil {
+		name, fields = "slot_cancel", url.Values{"cancel": {"yes"}}
+	}
+	return v.confirm(name, confirmPage{Fields: fields, Asks: []ask{v.ask("reason", "field.reason", "")}, Harm: true,
+		Back: v.link("apps", run.App, "jobs", run.Job)}, "run", run.ID, "job", run.App+"/"+run.Job), nil
+}
+
+// releaseSlot frees the slot of a run of the job.
+func releaseSlot(v *visit) (done, error) {
+	app, job := v.PathValue("app"), v.PathValue("job")
+	_, err := v.client.ReleaseSlot(v.Context(), app, job, run.SlotRelease{Run: v.PathValue("run"),
+		Reason: strings.TrimSpace(v.PostForm.Get("reason")), Cancel: v.PostForm.Has("cancel")})
+	return done{to: v.link("apps", app, "jobs", job), notice: "job.slot.released"}, err
+}
+
+// changeRun returns the action that cancels or retries a run.
 func changeRun(change func(*client.Client, context.Context, string) (run.Run, error), notice string) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
 		run, err := change(v.client, v.Context(), v.PathValue("run"))

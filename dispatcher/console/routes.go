@@ -152,6 +152,7 @@ func screens() []screen {
 		{name: "run", path: runPath, needs: readScope, show: showRun},
 		{name: "run_job", path: jobPath + "/run", needs: runScope, show: showRunJob},
 		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, show: showCancelRun},
+		{name: "confirm", path: jobPath + "/slots/{run}/release", needs: runScope, show: showSlotRelease},
 
 		{name: "apps", path: "apps", needs: readScope, menu: 30, show: showApps},
 		{name: "app", path: appPath, needs: readScope, show: showApp},
@@ -195,9 +196,9 @@ func actions() []action {
 		{name: "run_job", path: jobPath + "/run", needs: runScope, page: "run_job", do: runJob},
 		{name: "job", path: jobPath + "/pause", needs: writeScope, page: "job", do: pauseJob},
 		{name: "job", path: jobPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
+		{name: "slot_release", path: jobPath + "/slots/{run}/release", needs: runScope, do: releaseSlot},
 		{name: "job", path: triggerPath + "/pause", needs: writeScope, page: "job", do: pauseJob},
 		{name: "job", path: triggerPath + "/resume", needs: writeScope, page: "job", do: resumeJob},
-		{name: "run", path: runPath + "/release", needs: runScope, page: "run", do: changeRun((*client.Client).ReleaseRun, "run.released")},
 		{name: "run", path: runPath + "/retry", needs: runScope, page: "run", do: changeRun((*client.Client).RetryRun, "run.retried")},
 		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, page: "cancel_run",
 			do: changeRun((*client.Client).CancelRun, "cancel_run.done")},

@@ -26,6 +26,7 @@ var watchPages = map[string]struct {
 	"timeline": {"timeline?app=billing", 1}, "timeline_apps": {"timeline", 1},
 	"preview": {"preview?expression=0+30+2+*+*+%3F&timezone=Europe/Berlin", 1}, "preview_form": {"preview", 0},
 	"run_job": {"apps/billing/jobs/invoices/run", 1}, "cancel_run": {"runs/r2/cancel", 1},
+	"slot_release": {"apps/billing/jobs/invoices/slots/r1/release", 1}, "slot_cancel": {"apps/billing/jobs/invoices/slots/r2/release", 1},
 }
 
 func TestWatchPagesShowNothingOneAndMany(t *testing.T) {
@@ -136,6 +137,8 @@ var watchForms = []struct {
 		"apps/billing/jobs/invoices"},
 	{"runs/r1/retry", nil, "POST /v1/runs/r1/retry", "runs/r1"},
 	{"runs/r2/cancel", nil, "POST /v1/runs/r2/cancel", "runs/r2"},
+	{"apps/billing/jobs/invoices/slots/r2/release", url.Values{"reason": {"stuck"}, "cancel": {"yes"}},
+		`POST /v1/apps/billing/jobs/invoices/slots/release {"run":"r2","reason":"stuck","cancel":true}`, "apps/billing/jobs/invoices"},
 	{"runs/r2/complete", url.Values{"message": {"done"}}, `POST /v1/runs/r2/complete {"message":"done"}`, "runs/r2"},
 	{"runs/r2/fail", url.Values{"message": {"no"}}, `POST /v1/runs/r2/fail {"message":"no"}`, "runs/r2"},
 }
@@ -148,6 +151,7 @@ func watchDone() map[string]any {
 		done[job+verb] = one
 	}
 	done[job+"/run"] = run.Run{ID: "r1", App: "billing", Job: "invoices"}
+	done["POST /v1/apps/billing/jobs/invoices/slots/release"] = done["GET /v1/runs/r2"]
 	done["POST /v1/runs/r1/retry"], done["POST /v1/runs/r2/cancel"] = done["GET /v1/runs/r1"], done["GET /v1/runs/r2"]
 	for _, verb := range []string{"complete", "fail"} {
 		done["POST /v1/runs/r2/"+verb] = run.CallbackReply{Run: "r2"}

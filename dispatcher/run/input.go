@@ -102,6 +102,26 @@ func CheckPayload(payload json.RawMessage) error {
 	return problems.Err()
 }
 
+// SlotRelease says which slot of a job a person frees, and why.
+type SlotRelease struct {
+	// Run has the slot. It may be left out if one run alone has slots of the job.
+	Run string `json:"run,omitempty" schema:"RunID"`
+	// Reason is free text of at most 1024 characters, for the audit log.
+	Reason string `json:"reason" schema:"required,max=1024"`
+	// Cancel also frees the slot of a run that has not ended, which it cancels. Its target may go on working, so two runs
+	// of the job may be at work at once.
+	Cancel bool `json:"cancel,omitempty"`
+}
+
+// Validate returns everything wrong with r, as Problems, or nil.
+func (r SlotRelease) Validate() error {
+	var problems input.Problems
+	if input.CheckText(&problems, "/reason", r.Reason); r.Reason == "" {
+		problems.Add("/reason", input.CodeRequired, "reason is missing; say why the slot is freed, for the audit log")
+	}
+	return problems.Err()
+}
+
 // A job with CarryState has a state: a small JSON value that a run gets from the previous run and returns for the
 // next. It is stored with the outcome of the attempt that returned it, so it is as durable as the end of the run, and
 // only the attempt that ends the run as succeeded changes it. Because such a job has one slot, a run begins after the

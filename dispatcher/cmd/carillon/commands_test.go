@@ -140,7 +140,7 @@ func commandRows() map[string]commandRow {
 		"secret key":             {local: "it draws a random number"},
 		"secret rewrap":          {local: "it needs the keys of the nodes and their database"},
 		"serve":                  {local: "it is the server"},
-		"slot release":           {args: "{run}", needs: operate, schema: "Run", code: exitConflict},
+		"slot release":           {args: "shop/orders --reason stuck", needs: operate, schema: "Run", code: exitConflict},
 		"slot list":              {args: "shop/orders", needs: read, schema: "SlotList"},
 		"statistics":             {args: "shop --since 24h", needs: read, schema: "Statistics"},
 		"tail":                   {local: "it does not end; its own test has the rights"},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
@@ -92,7 +91,7 @@ func (n *nodeDrainCommand) Run(ctx context.Context, c console) error {
 // slotCommand shows the slots of jobs, and frees them.
 type slotCommand struct {
 	List    slotListCommand    `cmd:"" aliases:"ls" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
-	Release slotReleaseCommand `cmd:"" group:"operate" help:"Free the slots of a run that has ended. If its request is still in flight, another run may overlap with it." example:"carillon slot release 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Release slotReleaseCommand `cmd:"" group:"operate" help:"Free the slot of a job whose run has ended. If its request is still in flight, another run may overlap with it." example:"carillon slot release billing/invoices --reason \"node is frozen\""`
 }
 
 type slotListCommand struct{ jobFlags }
@@ -115,8 +114,21 @@ func (s *slotListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-type slotReleaseCommand struct{ runFlags }
+type slotReleaseCommand struct {
+	jobFlags
+	Reason string `required:"" placeholder:"TEXT" help:"Why, for the audit log."`
+	RunID  string `name:"run" placeholder:"RUN" help:"The run that has the slot. Default: the only one that has a slot of the job."`
+	Cancel bool   `help:"If the run has not ended, cancel it and free its slot at once, although its target may go on working: two runs may be at work at once."`
+}
 
 func (s *slotReleaseCommand) Run(ctx context.Context, c console) error {
-	return s.call(ctx, c, (*client.Client).ReleaseRun)
+	api, app, job, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	released, err := api.ReleaseSlot(ctx, app, job, run.SlotRelease{Run: s.RunID, Reason: s.Reason, Cancel: s.Cancel})
+	if err != nil {
+		return err
+	}
+	return printRunLine(c, s.outputFlags, released, false)
 }

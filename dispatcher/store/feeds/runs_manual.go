@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -236,31 +237,65 @@ func (s *Store) RunInputs(ctx context.Context, keys []run.Key) (map[run.Key]run.
 	return inputs, err
 }
 
-// ReleaseRun releases the slots of an ended run, for an operator who knows that no request of it is in flight.
-func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (run.Run, error) {
+// ReleaseSlot releases the slots of a run of a job.
+func (s *Store) ReleaseSlot(ctx context.Context, app, job string, release run.SlotRelease, change input.Change) (run.Run, error) {
+	if err := release.Validate(); err != nil {
+		return run.Run{}, err
+	}
+	slots, err := s.reads.Slots(ctx, app, job)
+	if err != nil {
+		return run.Run{}, err
+	}
+	id, err := holderOf(app+"/"+job, release, slots)
+	if err != nil {
+		return run.Run{}, err
+	}
 	var released run.HeldRun
-	r, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
-		if r.EndedAt == nil {
-			return fmt.Errorf("run %s has not ended: %w", r.ID, dispatcher.ErrConflict)
+	r, err := s.changeRun(ctx, id, "", change, func(ctx context.Context, t *dispatch.Tx, r run.Run, key []any) error {
+		live := r.EndedAt == nil
+		switch {
+		case live && !release.Cancel:
+			return fmt.Errorf("run %s has not ended, so the next run may be at work at the same time: %w", r.ID, dispatcher.ErrConflict)
+		case live:
+			if err := cancelRun(ctx, t, r, key); err != nil {
+				return err
+			}
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4
-			AND node > 0 RETURNING job_id`
-		job, found, err := db.First(ctx, t, db.ScanInt, leave, key...)
-		switch {
-		case err != nil:
+			AND node > 0`
+		if err := t.Exec(ctx, leave, key...); err != nil {
 			return err
-		case !found:
-			return fmt.Errorf("run %s has no slot: %w", r.ID, dispatcher.ErrConflict)
 		}
-		released.JobID = job
-		released.Key, err = run.ParseKey(r.ID)
-		return err
+		var err error
+		if released.Key, err = run.ParseKey(r.ID); err != nil {
+			return err
+		}
+		released.JobID = key[3].(int64)
+		return t.AuditChange(ctx, dispatch.AuditEntry{Action: "release", App: app, Subject: "job " + job + " run " + r.ID, Revision: r.Revision,
+			Before: dispatch.AuditedRun(r), After: map[string]any{"reason": release.Reason, "cancelled": live}})
 	})
 	if err == nil {
 		_ = s.dispatch.ReleaseSlots(ctx, []run.HeldRun{released}) // the handler grants what this leaves undecided
 	}
 	return r, err
+}
+
+// holderOf returns the run whose slot r frees, one of those with slots of a job. ErrConflict: none has, or several have and r
+// names none. ErrNotFound: the named run has none.
+func holderOf(job string, r run.SlotRelease, slots []dispatcher.Slot) (string, error) {
+	switch {
+	case r.Run != "" && slices.ContainsFunc(slots, func(s dispatcher.Slot) bool { return s.Run == r.Run }):
+		return r.Run, nil
+	case r.Run != "":
+		return "", dispatcher.NotFound("slot of run", r.Run)
+	case len(slots) == 0:
+		return "", fmt.Errorf("job %s has no slot that is taken: %w", job, dispatcher.ErrConflict)
+	case slices.ContainsFunc(slots, func(s dispatcher.Slot) bool { return s.Run != slots[0].Run }):
+		return "", fmt.Errorf("several runs have slots of job %s, the first of them run %s; name one: %w",
+			job, slots[0].Run, dispatcher.ErrConflict)
+	}
+	return slots[0].Run, nil
 }
 
 // ReplayDeadLetters retries some of the runs that failed permanently.

@@ -180,7 +180,7 @@ func slotEndTests() tests {
 		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
 		"slots that were left are found page by page":            testLeftSlotsInPages,
 		"a job continues when an import brings its app back":     testSlotsOfImportedApp,
-		"an operator can free the slot of an ended run":          testReleaseRun,
+		"an operator can free the slot of a run":                 testReleaseSlot,
 		"verify lists leftovers of ended runs":                   testLeaks,
 		"slots of a cancelled run that waits are not its node's": testLeftSlotsOfEndpoints,
 	}
@@ -332,25 +332,39 @@ func testSlotsOfImportedApp(t *testing.T, f *wing) {
 	}
 }
 
-func testReleaseRun(t *testing.T, f *wing) {
-	runs := f.Bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
+func testReleaseSlot(t *testing.T, f *wing) {
+	runs := f.Bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyQueue })
 	f.Expect("acquired", f.AcquireSlots(runs...), []int{1})
-	_, err := f.ReleaseRun(t.Context(), runs[0].String(), fixture.At(fixture.T0))
-	wantConflict(t, "release a live run", err)
+	release := func(of run.HeldRun, cancel bool) (run.Run, error) {
+		return f.ReleaseSlot(t.Context(), "shop", "tick", run.SlotRelease{Run: of.String(), Reason: "frozen", Cancel: cancel},
+			fixture.At(fixture.T0))
+	}
+	_, err := release(runs[0], false)
+	wantConflict(t, "release that of a live run", err)
 	f.Must(f.CancelRun(t.Context(), runs[0].String(), fixture.At(fixture.T0)))
 	f.Must(f.GrantWaiting(t.Context()))
 	f.Expect("slots while the request may be in flight", f.holders(), []int{1})
-	if r, err := f.ReleaseRun(t.Context(), runs[0].String(), fixture.At(fixture.T0)); err != nil || r.State != run.Cancelled {
-		t.Errorf("released: %+v, %v, want the cancelled run", r, err)
-	}
+	_, err = f.ReleaseSlot(t.Context(), "shop", "tick", run.SlotRelease{}, fixture.At(fixture.T0))
+	f.Expect("problems without a reason", fmt.Sprint(err), "/reason: reason is missing; say why the slot is freed, for the audit log")
+	one, err := f.ReleaseSlot(t.Context(), "shop", "tick", run.SlotRelease{Reason: "frozen"}, fixture.At(fixture.T0))
+	f.Must(err)
+	f.Expect("the run that had the only slot", one.ID+" "+string(one.State), runs[0].String()+" cancelled")
 	f.Expect("slots", f.holders(), []int{})
 	f.Expect("woken", fixture.MinutesOf(f.adopted(fixture.NodeA, fixture.Token2)), []int{2})
-	_, err = f.ReleaseRun(t.Context(), runs[0].String(), fixture.At(fixture.T0))
-	wantConflict(t, "release it again", err)
-	_, err = f.ReleaseRun(t.Context(), run.Key{TriggerID: 1, ScheduledAt: fixture.T0, Kind: run.KindManual}.String(), fixture.At(fixture.T0))
-	fixture.WantError(t, "release an unknown run", err, dispatcher.ErrNotFound)
-	entries := f.AuditLog(access.AuditQuery{Subject: "run " + runs[0].String()})
-	if len(entries) == 0 || entries[0].Action != "release" {
-		t.Errorf("the latest audit entries are %+v, want the release", entries)
+	_, err = release(runs[0], false)
+	fixture.WantError(t, "release it again", err, dispatcher.ErrNotFound)
+	_, err = f.ReleaseSlot(t.Context(), "shop", "tick", run.SlotRelease{Reason: "frozen"}, fixture.At(fixture.T0))
+	wantConflict(t, "release without a slot", err)
+	entries := f.AuditLog(access.AuditQuery{Subject: "job tick run " + runs[0].String()})
+	if len(entries) == 0 || entries[0].Action != "release" || string(entries[0].After) != `{"cancelled":false,"reason":"frozen"}` {
+		t.Errorf("the latest audit entries are %+v, want the release with its reason", entries)
 	}
+	held := runs[1]
+	held.Token, held.Attempt = fixture.Token2, 1
+	f.Expect("acquired by the next", f.AcquireSlots(held), []int{2})
+	one, err = release(held, true)
+	f.Must(err)
+	f.Expect("a live run whose slot a person frees", one.State, run.Cancelled)
+	f.Expect("the slots then", f.holders(), []int{})
+	f.Expect("woken by that", fixture.MinutesOf(f.adopted(fixture.NodeA, fixture.Token2+1)), []int{3})
 }
