@@ -1,7 +1,9 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -158,46 +160,53 @@ const WrongClock = 500 * time.Millisecond
 // NodeReason is why a node needs attention.
 type NodeReason string
 
-// The reasons.
+// The reasons, the worst first.
 const (
 	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
 	NodeReasonSilent    NodeReason = "silent"    // its heartbeat has been missing for silentAfter intervals
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
 	NodeReasonSaturated NodeReason = "saturated" // it begins fires later than LateLag, and had no free worker
-	NodeReasonLate      NodeReason = "late"      // it begins fires later than LateLag, and had free workers
 	NodeReasonClock     NodeReason = "clock"     // its clock differs from the database's by more than WrongClock
+	NodeReasonExpired   NodeReason = "expired"   // its API's certificate had expired at its heartbeat
 	// NodeReasonCertificate: its API's certificate expires within CertificateWarning of its heartbeat
 	NodeReasonCertificate NodeReason = "certificate"
-	NodeReasonExpired     NodeReason = "expired" // its API's certificate had expired at its heartbeat
 	// NodeReasonZones: its time zone data differ from another node's, as is normal only during a deployment or a
 	// switch
 	NodeReasonZones NodeReason = "zones"
 	// NodeReasonOldZones: its time zone data are older than schedule.ZonesWarning
 	NodeReasonOldZones NodeReason = "old_zones"
+	// NodeReasonLate: it begins fires later than LateLag, and had free workers. It may have those of another node.
+	NodeReasonLate NodeReason = "late"
 )
+
+// nodeReasons are the reasons, the worst first.
+var nodeReasons = []NodeReason{NodeReasonDead, NodeReasonSilent, NodeReasonPaused, NodeReasonSaturated, NodeReasonClock,
+	NodeReasonExpired, NodeReasonCertificate, NodeReasonZones, NodeReasonOldZones, NodeReasonLate}
+
+// Compare orders reasons, the worst first.
+func (r NodeReason) Compare(other NodeReason) int {
+	return cmp.Compare(slices.Index(nodeReasons, r), slices.Index(nodeReasons, other))
+}
 
 // CertificateWarning is how long before its expiry a certificate needs attention.
 const CertificateWarning = 14 * 24 * time.Hour
 
-// Unwell returns why a node needs attention. The last report of a dead node does not count.
+// Unwell returns why a node needs attention, the worst first. The last report of a dead node does not count.
 func (n Node) Unwell() (reasons []NodeReason) {
 	switch {
 	case n.State == NodeDead && n.Deregistered:
 		return nil
 	case n.State == NodeDead:
 		return []NodeReason{NodeReasonDead}
-	case n.State == NodePaused:
-		reasons = append(reasons, NodeReasonPaused)
 	}
 	if n.SilentFor > 0 {
 		reasons = append(reasons, NodeReasonSilent) // its last report is old
 	}
-	switch {
-	case n.SilentFor > 0:
-	case n.Saturated:
+	if n.State == NodePaused {
+		reasons = append(reasons, NodeReasonPaused)
+	}
+	if n.SilentFor == 0 && n.Saturated {
 		reasons = append(reasons, NodeReasonSaturated)
-	case n.Lag.Std() > LateLag:
-		reasons = append(reasons, NodeReasonLate)
 	}
 	if n.ClockOffset.Std().Abs() > WrongClock {
 		reasons = append(reasons, NodeReasonClock)
@@ -208,6 +217,9 @@ func (n Node) Unwell() (reasons []NodeReason) {
 		reasons = append(reasons, NodeReasonExpired)
 	default:
 		reasons = append(reasons, NodeReasonCertificate)
+	}
+	if n.SilentFor == 0 && !n.Saturated && n.Lag.Std() > LateLag {
+		reasons = append(reasons, NodeReasonLate)
 	}
 	return reasons
 }

@@ -86,6 +86,12 @@ type Console struct {
 	prefix string
 }
 
+// English returns the words of the console in English, which the command shares.
+func English() (*kit.Texts, error) {
+	all, err := kit.LoadTexts(textFiles)
+	return all[kit.FirstLanguage], err
+}
+
 // base is the path of the console.
 const base = "/console/"
 

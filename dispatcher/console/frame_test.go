@@ -79,13 +79,17 @@ func TestUnhealthyNodeDoesNotLookActive(t *testing.T) {
 	skewed.ClockOffset = input.Duration(2 * dispatcher.WrongClock)
 	late.Lag = input.Duration(2 * dispatcher.LateLag)
 	busy.ClockOffset, busy.Lag, busy.Saturated = 0, late.Lag, true
-	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, quiet, expired, late, busy, well}, "")})
+	dead, left := nodeOf("vanished"), nodeOf("left")
+	dead.State, left.State, left.Deregistered = dispatcher.NodeDead, dispatcher.NodeDead, true
+	all := []dispatcher.Node{skewed, quiet, expired, late, busy, well, dead, left}
+	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items(all, "")})
 	text := w.signedIn(reads()).get("nodes").text
 	if !strings.Contains(text, "silent for 57 s") {
 		t.Errorf("the page does not say for how long a node is silent: %s", text)
 	}
 	for name, want := range map[string]string{
 		"skewed": "clock", "quiet": "silent", "expired": "expired", "late": "late", "busy": "saturated", "well": "active",
+		"vanished": "dead", "left": "stopped",
 	} {
 		if found := regexp.MustCompile(`>` + name + `<br>.*?data-state="([a-z]+)"`).FindStringSubmatch(text); found == nil || found[1] != want {
 			t.Errorf("node %s is shown as %q, want %s", name, found, want)

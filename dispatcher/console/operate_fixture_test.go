@@ -3,6 +3,8 @@ package console_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -173,7 +175,12 @@ func deadRun(id, name string) run.Run {
 }
 
 func nodeOf(name string) dispatcher.Node {
-	return dispatcher.Node{ID: 0x1f, Name: name, Version: "1.2.3", State: dispatcher.NodeActive,
+	id := run.NodeID(0x1f)
+	if i := strings.LastIndex(name, "-"); i >= 0 && name[i+1:] != "00" { // times numbers them
+		n, _ := strconv.Atoi(name[i+1:])
+		id += run.NodeID(n)
+	}
+	return dispatcher.Node{ID: id, Name: name, Version: "1.2.3", State: dispatcher.NodeActive,
 		Labels: input.Labels{"zone": "a"}, StartedAt: fixedAt,
 		NodeHeartbeat: dispatcher.NodeHeartbeat{HeartbeatAt: fixedAt}, Share: 0.5, NodeReport: dispatcher.NodeReport{InFlight: 3, Fires: 90,
 			Lag:         input.Duration(2 * time.Second),

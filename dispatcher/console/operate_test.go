@@ -26,7 +26,7 @@ var operatePages = map[string]struct {
 	at    string
 	calls int
 }{
-	"apps": {"apps", 1}, "app": {"apps/billing", 3}, "groups": {"apps/billing/groups", 1}, "group": {"apps/billing/groups/fleet", 3},
+	"apps": {"apps", 1}, "app": {"apps/billing", 3}, "groups": {"apps/billing/groups", 1}, "group": {"apps/billing/groups/fleet", 4},
 	"calendars": {"apps/billing/calendars", 1}, "calendar": {"apps/billing/calendars/holidays", 3},
 	"misfires":  {"apps/billing/misfires", 1},
 	"backfills": {"apps/billing/backfills", 1}, "backfill": {"apps/billing/backfills/b1", 1}, "alerts": {"apps/billing/alerts", 3},

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 //go:embed templates/*.html
@@ -256,12 +257,14 @@ func (b *boundPage) functions() template.FuncMap {
 		"nameText": func(prefix string, value any) string {
 			return b.visit.Texts.WordAndValue(prefix, kit.TextOf(value))
 		},
+		"whyOfNode": func(n view.NodeAttention) string { return b.visit.WhyOfNode(n) },
 		"may": func(scope string, app ...string) bool {
 			return b.visit.may(access.Scope(scope), append(app, b.visit.PathValue("app"))[0]) // by default that of the page
 		},
 		"tone":  kit.Tone,
 		"stamp": input.FormatInstant,
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
+		"node":  func(id any) template.HTML { return b.visit.nodeHTML(kit.TextOf(id)) },
 		"icon":  kit.Icon,
 		"form": func(name string, otherwise ...string) string { // the text of a field in a form that is shown again
 			if b.visit.problem != nil && b.visit.PostForm.Has(name) {

@@ -70,7 +70,7 @@ func showApp(v *visit) (content, error) {
 	}
 	page := appPage{App: app, Allowed: allowed(app.Bounds)}
 	attention, err := v.client.Attention(v.Context(), app.Name)
-	page.Health = kit.ReadPart(attentionCounts(attention), err)
+	page.Health = kit.ReadPart(attentionCounts(attention, v.Texts), err)
 	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
 	for _, one := range objectives.Items {
 		row := objectiveRow{ObjectiveStatus: one}

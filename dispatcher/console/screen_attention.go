@@ -65,7 +65,7 @@ func showAttention(v *visit) (content, error) {
 		return content{}, err
 	}
 	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
-	page.Attention, page.Found = found, attentionCounts(found)
+	page.Attention, page.Found = found, attentionCounts(found, v.Texts)
 	page.FailedJobs = byJob(found.Failed.Items)
 	page.addUpcoming(v)
 	return content{Data: page, Refresh: true}, nil
@@ -82,7 +82,7 @@ func fewer[T any](all view.Newest[T]) view.Newest[T] {
 }
 
 // attentionCounts returns the sections with entries, the most urgent first.
-func attentionCounts(a view.Attention) []attentionCount {
+func attentionCounts(a view.Attention, texts *kit.Texts) []attentionCount {
 	var found []attentionCount
 	add := func(section string, count int, more bool) {
 		if count == 0 {
@@ -90,7 +90,7 @@ func attentionCounts(a view.Attention) []attentionCount {
 		}
 		text := strconv.Itoa(count)
 		if more {
-			text += "+"
+			text = texts.Text("attention.more_than", "count", text)
 		}
 		found = append(found, attentionCount{Section: section, Count: text})
 	}
@@ -98,16 +98,20 @@ func attentionCounts(a view.Attention) []attentionCount {
 		add("rollback", 1, false)
 	}
 	add("nodes", len(a.Nodes)+a.MoreNodes, false)
-	add("alerts", len(a.Alerts.Items), a.Alerts.More)
 	add("circuits", len(a.Circuits.Items), a.Circuits.More)
+	add("alerts", len(a.Alerts.Items), a.Alerts.More)
 	add("blocked", len(a.Blocked.Items), a.Blocked.More)
 	add("overdue", len(a.Overdue.Items), a.Overdue.More)
 	add("quarantined", len(a.Quarantined.Items), a.Quarantined.More)
+	add("credentials", len(a.Credentials.Items), a.Credentials.More)
 	add("failed", len(a.Failed.Items), a.Failed.More)
-	add("misfires", len(a.Misfires.Items), a.Misfires.More)
+	missed := 0
+	for _, m := range a.Misfires.Items {
+		missed += m.Count
+	}
+	add("misfires", missed, a.Misfires.More)
 	add("set-aside", len(a.SetAside.Items), a.SetAside.More)
 	add("groups", len(a.Groups.Items), a.Groups.More)
-	add("credentials", len(a.Credentials.Items), a.Credentials.More)
 	add("objectives", len(a.Objectives.Items), a.Objectives.More)
 	add("certificates", len(a.Certificates.Items), a.Certificates.More)
 	add("retention", len(a.Retention.Items), a.Retention.More)

@@ -26,31 +26,21 @@ type nodesPage struct {
 }
 
 type nodeRow struct {
-	dispatcher.Node
+	view.NodeAttention
 	PerSecond float64
-	// Why is why it needs attention.
-	Why []dispatcher.NodeReason
 }
 
 // Has reports whether the node needs attention for a reason.
-func (n nodeRow) Has(reason dispatcher.NodeReason) bool { return slices.Contains(n.Why, reason) }
-
-// Shown is the state in the list: an active node with problems does not look active.
-func (n nodeRow) Shown() string {
-	if len(n.Why) > 0 && n.State != dispatcher.NodeDead && n.State != dispatcher.NodePaused {
-		return string(n.Why[0])
-	}
-	return string(n.State)
-}
+func (n nodeRow) Has(reason dispatcher.NodeReason) bool { return slices.Contains(n.Reasons, reason) }
 
 func showNodes(v *visit) (content, error) {
 	list, err := v.client.Nodes(v.Context())
 	page := nodesPage{}
-	for _, node := range list.Items {
+	for _, node := range view.Examine(list.Items, v.Now) {
 		if node.HeartbeatAt.After(v.Now) { // by the clock of this node, which may be wrong
 			node.HeartbeatAt = v.Now
 		}
-		page.Nodes = append(page.Nodes, nodeRow{node, float64(node.Fires) / 60, node.Unwell()})
+		page.Nodes = append(page.Nodes, nodeRow{node, float64(node.Fires) / 60})
 		if node.State != dispatcher.NodeDead {
 			page.Fires += node.Fires
 		}

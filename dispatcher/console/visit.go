@@ -35,6 +35,8 @@ type visit struct {
 	id string
 	// problem is the problem with the form that the page shows again; nil: none.
 	problem *problemView
+	// nodes are the names of the nodes, by id, once a page has shown one.
+	nodes map[string]string
 }
 
 // visitKey is the context key of a request's visit.
@@ -309,6 +311,23 @@ func isNext(text string) bool {
 	}
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme+u.Opaque+u.Host+u.Fragment == "" && u.User == nil && !elsewhere.MatchString(u.Path)
+}
+
+// nodeHTML names a node and links to it; one that is purged, or that the session may not see, is named by its id.
+func (v *visit) nodeHTML(id string) template.HTML {
+	if v.nodes == nil {
+		v.nodes = map[string]string{}
+		if len(v.token.Apps) == 0 {
+			list, _ := v.client.Nodes(v.Context()) // without it, ids are shown
+			for _, node := range list.Items {
+				v.nodes[node.ID.String()] = node.Name
+			}
+		}
+	}
+	if v.nodes[id] == "" {
+		return kit.Markup(`<code>`, id, `</code>`)
+	}
+	return kit.Markup(`<a href="`, v.link("nodes")+"#node-"+id, `">`, v.nodes[id], `</a>`)
 }
 
 func (v *visit) runHTML(id string) template.HTML {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -47,7 +48,8 @@ type Attention struct {
 	// misfires with followers that could not be queued, the earliest first.
 	SetAside Newest[dispatcher.SetAside] `json:"set_aside"`
 	// Nodes are at most MaxAttention nodes with a problem, and Rollback is an unresolved rollback. App-bound tokens
-	// see neither. Nodes that vanished are listed if their latest heartbeat lies in AttentionSpan before At.
+	// see neither. The worst come first. Nodes that vanished are listed if their latest heartbeat lies in AttentionSpan
+	// before At, and no node of the same name has started since.
 	Nodes []NodeAttention `json:"nodes,omitempty" schema:"max=20"`
 	// MoreNodes counts the other nodes with a problem, such as nodes that vanished earlier and are not purged yet.
 	MoreNodes int                  `json:"more_nodes,omitempty"`
@@ -154,28 +156,51 @@ const (
 	BlockedSkips = 3
 )
 
-// NodeAttention is a node with a problem.
+// NodeAttention is a node with the reasons why it needs attention.
 type NodeAttention struct {
 	dispatcher.Node
-	// zones: it computes with an older release of time zone data than another node; old_zones: its release is more
-	// than 120 days old; dead: it vanished; silent: it has sent no heartbeat for three intervals; paused: an operator
-	// or a rollback paused it; late: it begins fires more than 1 s late; saturated: the same, because no worker is
-	// free; clock: it is off by more than 500 ms; certificate: its API's certificate expires within 14 days; expired:
-	// it has expired.
+	// The worst first. zones: it computes with an older release of time zone data than another node; old_zones: its
+	// release is more than 120 days old; dead: it vanished; silent: it has sent no heartbeat for three intervals;
+	// paused: an operator or a rollback paused it; late: it begins fires more than 1 s late; saturated: the same,
+	// because no worker is free; clock: it is off by more than 500 ms; certificate: its API's certificate expires
+	// within 14 days; expired: it has expired.
 	Reasons []dispatcher.NodeReason `json:"reasons"`
 }
 
-// Unwell returns the nodes that need attention at now. It judges the age of a release by the data of this process.
-func Unwell(nodes []dispatcher.Node, now time.Time) []NodeAttention {
-	var unwell []NodeAttention
-	newest := ""
+// Shown is the state of a node as people see it: an active node with a problem does not look active, and one that left
+// by itself does not look as if it had vanished.
+func (n NodeAttention) Shown() string {
+	switch {
+	case n.State == dispatcher.NodeDead && n.Deregistered:
+		return "stopped"
+	case len(n.Reasons) > 0:
+		return string(n.Reasons[0])
+	}
+	return string(n.State)
+}
+
+// Since is when the worst reason began; nil if that is unknown.
+func (n NodeAttention) Since() *time.Time {
+	switch n.Shown() {
+	case string(dispatcher.NodeReasonDead), string(dispatcher.NodeReasonSilent):
+		return &n.HeartbeatAt
+	case string(dispatcher.NodeReasonExpired):
+		return n.CertificateEndsAt
+	}
+	return nil
+}
+
+// Examine returns all nodes of a list with the reasons why they need attention at now. It judges the age of a release by
+// the data of this process.
+func Examine(nodes []dispatcher.Node, now time.Time) []NodeAttention {
+	newest, ours := "", schedule.CurrentZones()
 	for _, node := range nodes {
 		if node.State != dispatcher.NodeDead {
 			newest = max(newest, node.Zones)
 		}
 	}
-	ours := schedule.CurrentZones()
-	for _, node := range nodes {
+	all := make([]NodeAttention, len(nodes))
+	for i, node := range nodes {
 		reasons := node.Unwell()
 		if node.State != dispatcher.NodeDead && node.Zones != newest {
 			reasons = append(reasons, dispatcher.NodeReasonZones)
@@ -183,10 +208,16 @@ func Unwell(nodes []dispatcher.Node, now time.Time) []NodeAttention {
 		if node.State != dispatcher.NodeDead && node.Zones != "" && node.Zones <= ours.Release() && now.After(ours.OutdatedBy()) {
 			reasons = append(reasons, dispatcher.NodeReasonOldZones)
 		}
-		if len(reasons) > 0 {
-			unwell = append(unwell, NodeAttention{node, reasons})
-		}
+		slices.SortStableFunc(reasons, dispatcher.NodeReason.Compare)
+		all[i] = NodeAttention{node, reasons}
 	}
+	return all
+}
+
+// Unwell returns the nodes that need attention at now, those with the worst reasons first.
+func Unwell(nodes []dispatcher.Node, now time.Time) []NodeAttention {
+	unwell := slices.DeleteFunc(Examine(nodes, now), func(n NodeAttention) bool { return len(n.Reasons) == 0 })
+	slices.SortStableFunc(unwell, func(a, b NodeAttention) int { return a.Reasons[0].Compare(b.Reasons[0]) })
 	return unwell
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	webconsole "github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -31,7 +33,11 @@ func (a *attentionCommand) Run(ctx context.Context, c console, api *client.Clien
 	if a.Output != outputTable {
 		return printObject(a.outputFlags, c, found, nil)
 	}
-	return problemsOf(found).show(c)
+	texts, err := webconsole.English()
+	if err != nil {
+		return err
+	}
+	return problemsOf(found, kit.Reader{Texts: texts}).show(c)
 }
 
 // addAll adds a line for each item of a list, and one if there are more.
@@ -46,13 +52,14 @@ func addAll[T any](t *table, what string, list view.Newest[T], line func(T) (whe
 }
 
 // problemsOf returns a line for each problem: what it is, where, since when and why.
-func problemsOf(a view.Attention) *table {
+func problemsOf(a view.Attention, words kit.Reader) *table {
 	t := newTable("WHAT\tWHERE\tSINCE\tWHY")
 	if r := a.Rollback; r != nil {
 		t.add("rollback", "", r.At, r.Reason+"; carillon rollback show says more")
 	}
 	for _, node := range a.Nodes {
-		t.add("node", node.Name+" "+node.ID.String(), node.HeartbeatAt, strings.Trim(fmt.Sprint(node.Reasons), "[]"))
+		state := words.Texts.Word("state.", node.Shown())
+		t.add("node", node.Name+" "+node.ID.String(), node.Since(), state+": "+words.WhyOfNode(node))
 	}
 	if a.MoreNodes > 0 {
 		t.add("node", "", "", fmt.Sprintf("%d more", a.MoreNodes))

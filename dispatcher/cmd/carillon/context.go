@@ -477,11 +477,3 @@ type clientTLSFlags struct {
 	ClientCert string `group:"api" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Client certificate, for nodes with --client-ca. Needs --client-key."`
 	ClientKey  string `group:"api" env:"CARILLON_CLIENT_KEY" placeholder:"FILE" help:"Private key of the client certificate."`
 }
-
-func (a *apiFlags) client(ctx context.Context) (*client.Client, error) {
-	to, err := a.connection(ctx)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return to.newClient()
-}

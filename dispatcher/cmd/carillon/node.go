@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	webconsole "github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 type nodeCommand struct {
@@ -23,20 +26,24 @@ type nodeListCommand struct {
 	outputFlags
 }
 
-func (n *nodeListCommand) Run(ctx context.Context, c console) error {
-	api, err := n.client(ctx)
-	if err != nil {
-		return err
-	}
+func (n *nodeListCommand) Run(ctx context.Context, c console, api *client.Client) error {
 	nodes, err := api.Nodes(ctx)
 	if err != nil {
 		return err
 	}
+	texts, err := webconsole.English()
+	if err != nil {
+		return err
+	}
+	examined := map[run.NodeID]view.NodeAttention{}
+	for _, node := range view.Examine(nodes.Items, time.Now()) {
+		examined[node.ID] = node
+	}
 	titles := "ID\tNAME\tVERSION\tZONES\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS"
 	return printList(n.outputFlags, c, nodes.Items, titles, func(node dispatcher.Node) []any {
-		state := string(node.State)
+		state := texts.Word("state.", examined[node.ID].Shown())
 		if node.SilentFor > 0 {
-			state = fmt.Sprintf("silent for %s", node.SilentFor.Std().Round(time.Second))
+			state += fmt.Sprintf(" for %s", node.SilentFor.Std().Round(time.Second))
 		}
 		return []any{node.ID, node.Name, node.Version, node.Zones, stateCell(state), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
 			node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt, node.Labels}

@@ -30,7 +30,7 @@ func clockWrong(t *testing.T, s *stage) symptom {
 	until(t, "the node to notice its clock", func() bool { return s.metric(t, "carillon_clock_offset_seconds") < -500 })
 	nodes := func() []dispatcher.Node { return must[client.List[dispatcher.Node]](t)(s.Nodes(t.Context())).Items }
 	until(t, "the node to report it", func() bool { return nodes()[0].ClockOffset.Std() < -500*time.Second })
-	return s.at("night-1", `data-state="skewed"`, "−10 min")
+	return s.at("night-1", `data-state="clock"`, "−10 min")
 }
 
 // databaseAway makes the database unreachable.

@@ -232,6 +232,7 @@ func (s stateCell) text(colours bool) string {
 		"failed": red, "lost": red, "timed_out": red, "error": red, "dead": red, "missing": red,
 		"retrying": yellow, "waiting_callback": yellow, "waiting_shards": yellow, "paused": yellow, "draining": yellow,
 		"cancelled": yellow, "skipped": yellow, "superseded": yellow, "disabled": yellow, "silent": yellow,
+		"late": yellow, "saturated": yellow, "wrong": yellow, "certificate": yellow, "expired": red,
 	}[word]
 	if !colours || colour == 0 {
 		return plain(string(s))

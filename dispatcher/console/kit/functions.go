@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Words returns the segments of a link.
@@ -104,6 +105,21 @@ func (r Reader) AgoHTML(at any) template.HTML {
 	}
 	return Markup(`<time datetime="`, input.FormatInstant(t), `" title="`, shown.Format("2006-01-02 15:04:05 ")+offset(shown), `">`,
 		r.Texts.Text(key, "duration", r.Texts.rough(d)), `</time>`)
+}
+
+// WhyOfNode returns why a node needs attention and what to do about it, the worst first.
+func (r Reader) WhyOfNode(n view.NodeAttention) string {
+	at := ""
+	if n.CertificateEndsAt != nil {
+		ends := r.Zone.In(*n.CertificateEndsAt, "")
+		at = ends.Format("2006-01-02 15:04:05 ") + offset(ends)
+	}
+	sentences := make([]string, len(n.Reasons))
+	for i, reason := range n.Reasons {
+		sentences[i] = r.Texts.Text("attention.node."+string(reason), "silent", r.Texts.Duration(n.SilentFor), "lag", r.Texts.Duration(n.Lag),
+			"clock", r.Texts.Duration(n.ClockOffset), "at", at, "zones", n.Zones)
+	}
+	return strings.Join(sentences, " ")
 }
 
 // Markup joins parts. Every second one is text and is escaped.
@@ -227,7 +243,7 @@ func Tone(state string) string {
 		return "busy"
 	case "paused", "muted", "suspended", "disabled":
 		return "halt"
-	case "skipped", "skip", "cancelled", "superseded", "excluded", "none":
+	case "skipped", "skip", "cancelled", "superseded", "excluded", "none", "stopped":
 		return "off"
 	}
 	return "idle" // planned, waiting, init, executing, which is no result yet, and values without a tone of their own

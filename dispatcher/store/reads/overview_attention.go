@@ -228,29 +228,28 @@ func (l *looker) nodes(ctx context.Context) error {
 	if len(l.apps) > 0 {
 		return nil
 	}
-	nodes, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode,
-		`SELECT `+dispatch.NodeColumns+
-			` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
+	// A node of the same name that started since has taken its place.
+	const vanished = `FROM nodes AS n WHERE n.state = 'dead' AND NOT n.deregistered AND NOT EXISTS (
+		SELECT 1 FROM nodes AS o WHERE o.name = n.name AND o.state <> 'dead' AND o.started_at > n.heartbeat_at)`
+	var vanishedInAll int
+	// $1 since when
+	nodes, err := db.Collect(ctx, l.db.Read, func(row db.Scanner) (dispatcher.Node, error) {
+		return dispatch.ScanNode(db.WiderRow{Scanner: row, After: []any{&vanishedInAll}})
+	}, `SELECT `+dispatch.NodeColumns+`, (SELECT count(*) `+vanished+`) FROM nodes WHERE state <> 'dead' OR id IN (
+			SELECT n.id `+vanished+` AND n.heartbeat_at >= $1 ORDER BY n.heartbeat_at DESC, n.id LIMIT `+strconv.Itoa(view.MaxAttention)+`)
+		ORDER BY state <> 'dead', CASE WHEN state = 'dead' THEN -heartbeat_at END, name, started_at, id`, l.since.UnixMilli())
 	if err != nil {
 		return err
 	}
 	dispatcher.CompleteNodes(nodes, l.at)
 	unwell := view.Unwell(nodes, l.at)
-	// $1 since when
-	vanished, err := db.Collect(ctx, l.db.Read, dispatch.ScanNode, `SELECT `+dispatch.NodeColumns+`
-		FROM nodes WHERE state = 'dead' AND NOT deregistered AND heartbeat_at >= $1
-		ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
-	if err != nil {
-		return err
+	listed := unwell[:min(len(unwell), view.MaxAttention)]
+	for _, node := range unwell {
+		if node.State == dispatcher.NodeDead {
+			vanishedInAll--
+		}
 	}
-	all, _, err := db.First(ctx, l.db.Read, db.ScanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
-	if err != nil {
-		return err
-	}
-	total := len(unwell) + int(all)
-	unwell = append(unwell, view.Unwell(vanished, l.at)...)
-	l.found.Nodes = unwell[:min(len(unwell), view.MaxAttention)]
-	l.found.MoreNodes = total - len(l.found.Nodes)
+	l.found.Nodes, l.found.MoreNodes = listed, len(unwell)-len(listed)+vanishedInAll
 	l.found.Rollback, err = l.dispatch.Rollback(ctx)
 	return err
 }

@@ -145,6 +145,9 @@ func (l *looker) credentials(ctx context.Context) error {
 		}
 		jobs[at].Runs++
 	}
+	if jobs, err = l.stillRefused(ctx, jobs); err != nil {
+		return err
+	}
 	shown := begin(jobs)
 	l.found.Credentials = view.Newest[view.CredentialFailure]{Items: []view.CredentialFailure{}, More: shown.More}
 	if err := l.nameSecrets(ctx, shown.Items); err != nil {
@@ -157,6 +160,22 @@ func (l *looker) credentials(ctx context.Context) error {
 		l.found.Credentials.Items = append(l.found.Credentials.Items, one.CredentialFailure)
 	}
 	return nil
+}
+
+// stillRefused leaves out jobs that have succeeded since their latest failure.
+func (l *looker) stillRefused(ctx context.Context, jobs []refusedRun) ([]refusedRun, error) {
+	rows, health := make([]summaryRow, len(jobs)), make([]dispatcher.JobHealth, len(jobs))
+	for i, one := range jobs {
+		rows[i].id = one.job
+	}
+	err := l.addSuccesses(ctx, rows, health, l.since.UnixMilli())
+	var left []refusedRun
+	for i, one := range jobs {
+		if success := health[i].LastSuccess; one.At.IsZero() || success == nil || !success.After(one.At) {
+			left = append(left, one)
+		}
+	}
+	return left, err
 }
 
 // nameSecrets names jobs and the secrets that they send, themselves or through their groups.

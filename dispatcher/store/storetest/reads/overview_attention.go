@@ -176,7 +176,7 @@ func testAttentionBlocked(t *testing.T, f *wing) {
 func testAttentionNodes(t *testing.T, f *wing) {
 	report := dispatcher.NodeReport{Lag: input.Duration(2 * time.Second), ClockOffset: input.Duration(-time.Second)}
 	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))
-	f.Expect("a node that is not well", f.attention(fixture.T0), "node 000000000000000a [late clock]")
+	f.Expect("a node that is not well", f.attention(fixture.T0), "node 000000000000000a [clock late]")
 	report.Saturated = true
 	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))
 	f.Expect("without a free worker", f.attention(fixture.T0), "node 000000000000000a [saturated clock]")
@@ -199,6 +199,12 @@ func testAttentionNodes(t *testing.T, f *wing) {
 	f.Must(f.MarkDead(t.Context(), fixture.NodeC, reply.At, time.Minute, fixture.T0.Add(time.Hour)))
 	f.Expect("a node that vanished", f.attention(fixture.T0), "node 000000000000000b [dead]")
 	f.Expect("a day later", f.attention(fixture.Minutes(24*60+1)), "nodes 1 more")
+	late.Lag = input.Duration(2 * time.Second)
+	_, err = alive(t.Context(), fixture.NodeC, late, fixture.T0.Add(time.Hour))
+	f.Must(err)
+	f.Expect("the late one last", f.attention(fixture.T0), "node 000000000000000b [dead]\nnode 000000000000000c [late]")
+	_, err = alive(t.Context(), fixture.NodeC, dispatcher.NodeReport{}, fixture.T0.Add(time.Hour))
+	f.Must(err)
 	for n := range run.NodeID(view.MaxAttention + 2) {
 		f.AddNode(100 + n)
 	}
@@ -209,6 +215,8 @@ func testAttentionNodes(t *testing.T, f *wing) {
 		t.Errorf("of %d nodes that vanished %d are listed, and %d are told of, want %d and 3", view.MaxAttention+3, len(a.Nodes),
 			a.MoreNodes, view.MaxAttention)
 	}
+	f.Must(f.Register(t.Context(), dispatcher.Node{ID: 98, Name: "host"}, fixture.T0.Add(2*time.Hour)))
+	f.Expect("once a node of their name has started", f.attention(fixture.T0), "")
 }
 
 func testAttentionBounds(t *testing.T, f *wing) {

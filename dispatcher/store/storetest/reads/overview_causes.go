@@ -130,6 +130,9 @@ func testCredentialFailures(t *testing.T, f *wing) {
 	fail("calls", run.ClassHTTP4xx, 401)
 	f.Expect("the secret of a group", strings.Contains(f.causes(fixture.Minutes(10)),
 		"map[group workers/auth/bearer/token:env:SECRET_SHOP_WORKERS]"), true)
+	success := f.FireOf("calls")
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(success, fixture.Outcome(success.ScheduledAt))}))
+	f.Expect("the secret of a group once its job has succeeded", strings.Contains(f.causes(fixture.Minutes(10)), "secret calls"), false)
 	waiting := f.FireOf("other")
 	o := fixture.Ended(run.Failed, waiting.ScheduledAt)
 	o.Class, o.HTTPStatus = run.ClassHTTP4xx, 403
