@@ -263,6 +263,7 @@ func (b *boundPage) functions() template.FuncMap {
 		},
 		"tone":  kit.Tone,
 		"stamp": input.FormatInstant,
+		"prose": func(text string, zone ...string) template.HTML { return b.visit.prose(text, strings.Join(zone, "")) },
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
 		"node":  func(id any) template.HTML { return b.visit.nodeHTML(kit.TextOf(id)) },
 		"icon":  kit.Icon,

@@ -2,9 +2,12 @@ package console
 
 import (
 	"cmp"
+	"html/template"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -14,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 type runsPage struct {
@@ -146,6 +150,7 @@ type runPage struct {
 	// Log is that of an executor, nil unless the URL requests it. LogAttempt is the attempt that has one; 0: none has.
 	Log        *kit.Part[target.ExecutorLog]
 	LogAttempt int
+	OfJob      ofJob
 }
 
 // tryRow is an attempt. Full means that the stored response is shown completely: that is so for one attempt of a page.
@@ -169,6 +174,7 @@ func showRun(v *visit) (content, error) {
 	}
 	page.Request = kit.ReadPart(v.client.RequestOfRun(v.Context(), run.ID))
 	page.addTries(v)
+	page.addJob(v)
 	if run.Shards != nil {
 		shards := kit.ReadPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
 			App: run.App, Parent: run.ID, Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
@@ -192,6 +198,9 @@ func (p *runPage) addTries(v *visit) {
 	full, err := strconv.Atoi(v.query("attempt"))
 	if err != nil && len(p.Attempts) > 0 {
 		full = p.Attempts[len(p.Attempts)-1].Attempt
+	}
+	if accepted := p.Accepted(); accepted != nil {
+		p.Tries = append(p.Tries, tryRow{Attempt: *accepted})
 	}
 	for _, a := range slices.Backward(p.Attempts) {
 		row := tryRow{Attempt: a, Full: a.Attempt == full}
@@ -236,9 +245,6 @@ func (p runPage) Explains() bool {
 
 // MayEnd reports whether a person can end the run instead of the callback.
 func (p runPage) MayEnd() bool { return p.Run.State == run.WaitingCallback }
-
-// Waits returns what the run waits for, in the words of the command line; empty: for nothing.
-func (p runPage) Waits() string { return p.Waiting() }
 
 // Lateness returns how late the first attempt began, nil if that is unknown.
 func (p runPage) Lateness() *time.Duration {
@@ -303,4 +309,81 @@ func showDeadLetters(v *visit) (content, error) {
 	page := deadLettersPage{listPage: listOf(v, list, f.All(deadLetterFields...)), States: repeat.DeadLetterStates,
 		Classes: slices.Sorted(slices.Values(run.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	return v.filtered(content{Data: page, Refresh: true}, err)
+}
+
+// ofJob is the part of a run's page that its job has, as it is now.
+type ofJob struct {
+	Runbook string
+	// Credential is why the attempt failed if a secret is to blame, and Secrets are those of the job; see view.SecretNames.
+	Credential view.CredentialReason
+	Secrets    map[string]string
+	// Slot is the slot that a run under way has, nil if it has none. Skipped are the fires that it kept from running.
+	Slot    *dispatcher.Slot
+	Skipped client.List[run.Run]
+}
+
+// addJob adds what the job tells of the run. Of a deleted job, and of deliveries, there is nothing to add.
+func (p *runPage) addJob(v *visit) {
+	if strings.Contains(p.Job, ".") {
+		return
+	}
+	job, err := v.client.Job(v.Context(), p.App, p.Job)
+	if err != nil {
+		return
+	}
+	p.OfJob.Runbook = job.RunbookURL
+	if p.OfJob.Credential = view.CredentialReasonOf(p.Class, p.HTTPStatus); p.OfJob.Credential != "" {
+		p.OfJob.Secrets = view.SecretNames(target.Secrets(job))
+	}
+	if p.Ended() || job.Slots() == 0 {
+		return
+	}
+	slots, err := v.client.Slots(v.Context(), p.App, p.Job)
+	at := slices.IndexFunc(slots.Items, func(s dispatcher.Slot) bool { return s.Run == p.ID })
+	if err != nil || at < 0 {
+		return
+	}
+	p.OfJob.Slot = &slots.Items[at]
+	p.OfJob.Skipped, _ = v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Job, State: run.Skipped,
+		From: p.OfJob.Slot.Since, Page: input.Page{Limit: pageOfRuns}})
+}
+
+// Says reports whether the attempt has an error that the head of the page does not show.
+func (p runPage) Says(a tryRow) bool {
+	return a.Error != "" && (a.Attempt.Attempt != p.Run.Attempt || a.Error != p.Error)
+}
+
+// Status returns the status of the response; 0 if the error has it.
+func (a tryRow) Status() int {
+	if strings.Contains(a.Error, strconv.Itoa(a.HTTPStatus)) {
+		return 0
+	}
+	return a.HTTPStatus
+}
+
+// Stored reports whether a part of the response is stored that a page can show.
+func (a tryRow) Stored() bool {
+	r := a.Response
+	return r != nil && (len(r.Headers) > 0 || r.Body != "" || r.Omitted != "" || r.LogTail != "" || r.StateProblem != "" || a.Returned != "")
+}
+
+// spoken finds the ids of runs and the times in texts of the API.
+var spoken = regexp.MustCompile(`\b0[0-9a-v]{23}\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+
+// prose shows a text of the API with links to its runs, and with its times as the page shows others.
+func (v *visit) prose(text, zone string) template.HTML {
+	var shown strings.Builder
+	at := 0
+	for _, found := range spoken.FindAllStringIndex(text, -1) {
+		shown.WriteString(string(kit.Markup("", text[at:found[0]])))
+		at = found[1]
+		part := text[found[0]:at]
+		if instant, err := input.ParseInstant(part); err == nil {
+			shown.WriteString(string(v.TimeHTML(instant, zone)))
+		} else {
+			shown.WriteString(string(v.runHTML(part)))
+		}
+	}
+	shown.WriteString(string(kit.Markup("", text[at:])))
+	return template.HTML(shown.String()) //nolint:gosec // every text in it is escaped
 }

@@ -141,6 +141,15 @@ func (d Duration) Std() time.Duration { return time.Duration(d) }
 // String writes d as Go does.
 func (d Duration) String() string { return time.Duration(d).String() }
 
+// Rounded writes d for people: in whole seconds from one second on.
+func (d Duration) Rounded() string {
+	unit := time.Millisecond
+	if d.Std().Abs() >= time.Second {
+		unit = time.Second
+	}
+	return d.Std().Round(unit).String()
+}
+
 // MarshalText writes d as Go does: "30s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 

@@ -50,6 +50,8 @@ const (
 type CallbackState struct {
 	// Endpoint is the id of the endpoint of a group that accepted the attempt; empty if the target is not a group.
 	Endpoint string `json:"endpoint,omitempty"`
+	// AcceptedAt is when the target accepted the attempt.
+	AcceptedAt time.Time `json:"accepted_at,omitzero"`
 	// Deadline is when the run ends as timed_out without a callback. A heartbeat moves it.
 	Deadline time.Time `json:"deadline"`
 	// HeartbeatAt is when the latest heartbeat came; nil if none has.

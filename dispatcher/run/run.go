@@ -50,6 +50,10 @@ type Run struct {
 	// WaitsForEndpoint is the endpoint that a queued run waits for, because another run of the job is under way
 	// there; empty if it waits for none. See GroupTarget.EndpointConcurrency.
 	WaitsForEndpoint string `json:"waits_for_endpoint,omitempty"`
+	// Queue is the place of a run that waits for a slot of its job, nil for other runs. It is set when a single run is read.
+	Queue *QueuePlace `json:"queue,omitempty"`
+	// SlotWait is the slot that a queued run waits for; nil for a run that waits for none.
+	SlotWait *SlotWait `json:"slot_wait,omitempty"`
 	// ProbeAt is when the next of the job's runs that wait for the host goes, as a probe; nil if the run waits for no
 	// host, or if the host responds again and all runs go.
 	ProbeAt *time.Time `json:"probe_at,omitempty"`
@@ -96,6 +100,15 @@ func (r *Run) Began() *time.Time {
 	return nil
 }
 
+// Accepted returns the attempt of a run that waits for its callback, from its start until the target accepted it; nil for
+// other runs.
+func (r *Run) Accepted() *Attempt {
+	if r.Callback == nil || r.StartedAt == nil {
+		return nil
+	}
+	return &Attempt{Attempt: r.Attempt, State: r.State, StartedAt: *r.StartedAt, EndedAt: r.Callback.AcceptedAt, HTTPStatus: r.HTTPStatus}
+}
+
 // HasID reports whether the run, or a shard of it, has a webhook-id or a trace.
 func (r *Run) HasID(id string) bool {
 	return r.EventID == id || r.TraceID == id || strings.HasPrefix(id, r.EventID+"-")
@@ -126,6 +139,12 @@ func (r Run) WithoutAddresses() Run {
 		r.Attempts[i].Response = &response
 	}
 	return r
+}
+
+// QueuePlace is the place of a run among the runs that wait for a slot of its job, in the order in which they get one.
+type QueuePlace struct {
+	Place int `json:"place"` // from 1 on
+	Of    int `json:"of"`
 }
 
 // Attempt is one try of a run.

@@ -366,5 +366,9 @@ func progress(r *run.Run) string {
 	case r.State == run.Superseded:
 		return fmt.Sprintf("ended as superseded at attempt %d: a newer fire of the trigger had been done (%s)", r.Attempt, r.Error)
 	}
-	return fmt.Sprintf("ended as %s at attempt %d", r.State, r.Attempt)
+	text := fmt.Sprintf("ended as %s at attempt %d", r.State, r.Attempt)
+	if waited := r.HasWaited(); waited != "" {
+		text += "; it waited " + waited
+	}
+	return text
 }

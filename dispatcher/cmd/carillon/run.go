@@ -107,24 +107,20 @@ func showRun(l *lines, r run.Run, body bool) {
 			r.Shards.Superseded, r.Shards.Failed, r.Shards.Live))
 	}
 	showInput(l, r)
-	l.add("next attempt at", r.NextAttemptAt)
-	l.add("held", r.Held)
-	if r.Held == "" && (r.WaitsFor != "" || r.WaitsForEndpoint != "") {
-		l.add("waits", strings.TrimPrefix(r.Waiting(), "waits "))
-	}
-	if wait := r.Callback; wait != nil {
-		l.add("accepted by", wait.Endpoint)
-		l.add("callback by", wait.Deadline)
-		l.add("heartbeat at", wait.HeartbeatAt)
-		l.add("progress", progressOf(*wait))
-	}
+	showWaits(l, r)
 	if r.State == run.Retrying {
 		l.add("because", r.Error)
 	}
-	for _, a := range r.Attempts {
+	attempts := r.Attempts
+	if accepted := r.Accepted(); accepted != nil {
+		attempts = append(slices.Clone(attempts), *accepted)
+	}
+	for _, a := range attempts {
 		l.paragraph()
 		l.add(fmt.Sprint("attempt ", a.Attempt), stateCell(a.State))
-		l.add("  node", a.Node.String())
+		if a.Node != 0 {
+			l.add("  node", a.Node.String())
+		}
 		l.add("  started at", a.StartedAt)
 		l.add("  took", a.EndedAt.Sub(a.StartedAt).String())
 		if a.HTTPStatus != 0 {
@@ -138,6 +134,23 @@ func showRun(l *lines, r run.Run, body bool) {
 		if a.Response != nil {
 			showResponse(l, *a.Response, body)
 		}
+	}
+}
+
+// showWaits prints what a run waits for, or has waited for.
+func showWaits(l *lines, r run.Run) {
+	l.add("next attempt at", r.NextAttemptAt)
+	l.add("held", r.Held)
+	if r.Held == "" && (r.WaitsFor != "" || r.WaitsForEndpoint != "" || r.SlotWait != nil) {
+		l.add("waits", strings.TrimPrefix(r.Waiting(), "waits "))
+	}
+	l.add("waited", r.HasWaited())
+	if wait := r.Callback; wait != nil {
+		l.add("accepted by", wait.Endpoint)
+		l.add("accepted at", wait.AcceptedAt)
+		l.add("callback by", wait.Deadline)
+		l.add("heartbeat at", wait.HeartbeatAt)
+		l.add("progress", progressOf(*wait))
 	}
 }
 

@@ -127,7 +127,19 @@ func TestStagesOfRuns(t *testing.T) {
 		"waits for a host": {
 			run.Run{State: run.Retrying, Attempt: 1, StartedAt: at(2), WaitsFor: "billing.example",
 				Attempts: []run.Attempt{attempt(1, 2, 5, run.Failed)}},
-			[]string{"first 2s", "attempt 1 3s failed", "queue 55s open"},
+			[]string{"first 2s", "attempt 1 3s failed", "circuit_open 55s open"},
+		},
+		"waits for a slot": {run.Run{State: run.Queued, SlotWait: &run.SlotWait{}}, []string{"slot 1m0s open"}},
+		"waits for a rate": {run.Run{State: run.Retrying, NextAttemptAt: at(9), Waited: run.WaitHostRate}, []string{"host_rate 9s open"}},
+		"waited for a slot": {
+			run.Run{State: run.Succeeded, Attempt: 1, ClaimedAt: at(9), StartedAt: at(10), EndedAt: at(11), Waited: run.WaitSlot,
+				Attempts: []run.Attempt{attempt(1, 10, 11, run.Succeeded)}},
+			[]string{"slot 9s", "start 1s", "attempt 1 1s succeeded"},
+		},
+		"waited for its host, and was attempted again": {
+			run.Run{State: run.Succeeded, Attempt: 2, ClaimedAt: at(20), StartedAt: at(21), EndedAt: at(22), Waited: run.WaitCircuit,
+				Attempts: []run.Attempt{attempt(1, 9, 10, run.Failed), attempt(2, 21, 22, run.Succeeded)}},
+			[]string{"circuit_open 9s", "attempt 1 1s failed", "retry 10s", "start 1s", "attempt 2 1s succeeded"},
 		},
 		"under way": {
 			run.Run{State: run.Claimed, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},

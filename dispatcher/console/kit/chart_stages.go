@@ -24,7 +24,7 @@ type Stage struct {
 // Took returns how long the stage took.
 func (s Stage) Took() time.Duration { return s.To.Sub(s.From) }
 
-// Stages of a run. Each is part of the key of a text.
+// Stages of a run, next to those of run.WaitReason. Each is part of the key of a text.
 const (
 	stageClaim    = "claim"    // from the scheduled time until a node claimed it
 	stageStart    = "start"    // from the claim until the attempt began: held until due, for a slot, a worker or a rate
@@ -77,6 +77,9 @@ func beforeAttempt(run run.Run, a run.Attempt, since time.Time) []Stage {
 	before, only := stageRetry, stageRetry
 	if a.Attempt <= 1 {
 		before, only = stageClaim, stageFirst
+		if run.Waited != "" {
+			before, only = string(run.Waited), string(run.Waited)
+		}
 	}
 	if a.Attempt != run.Attempt || run.ClaimedAt == nil || run.ClaimedAt.After(a.StartedAt) {
 		return []Stage{wait(only, since, a.StartedAt)}
@@ -110,7 +113,7 @@ func underWay(r run.Run, since, now time.Time) []Stage {
 	var found []Stage
 	switch {
 	case r.State == run.Retrying && r.NextAttemptAt != nil:
-		return append(found, open(stageRetry, 0, since, *r.NextAttemptAt, "wait"))
+		return append(found, open(waitOf(r), 0, since, *r.NextAttemptAt, "wait"))
 	case r.StartedAt != nil && !r.StartedAt.Before(since) && r.State != run.Retrying:
 		found = append(found, beforeAttempt(r, run.Attempt{Attempt: r.Attempt, StartedAt: *r.StartedAt}, since)...)
 		what := stageAttempt
@@ -119,7 +122,22 @@ func underWay(r run.Run, since, now time.Time) []Stage {
 		}
 		return append(found, open(what, r.Attempt, *r.StartedAt, now, string(r.State)))
 	}
-	return append(found, open(stageQueue, 0, since, now, "wait"))
+	return append(found, open(waitOf(r), 0, since, now, "wait"))
+}
+
+// waitOf returns the stage of a run that waits.
+func waitOf(r run.Run) string {
+	switch {
+	case r.SlotWait != nil:
+		return string(run.WaitSlot)
+	case r.WaitsFor != "":
+		return string(run.WaitCircuit)
+	case r.State != run.Retrying || r.NextAttemptAt == nil:
+		return stageQueue
+	case r.Attempt == 0 && r.Waited != "":
+		return string(r.Waited)
+	}
+	return stageRetry
 }
 
 // wait returns a wait. One without a length is not shown.

@@ -308,6 +308,7 @@ const EndedLate = `r.ended_at - r.scheduled_at >= 86400000`
 // reports a failure before the node has recorded the acceptance, Started is 0.
 type CallbackNote struct {
 	Started   int64  `json:"started,omitempty"`
+	Accepted  int64  `json:"accepted,omitempty"`
 	Status    int    `json:"status,omitempty"`
 	Within    int64  `json:"within,omitempty"` // milliseconds
 	Group     string `json:"group,omitempty"`

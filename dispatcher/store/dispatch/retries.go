@@ -155,7 +155,8 @@ func nextAttempts(records []dispatcher.Record) []any {
 				callbackID[i] = &accepted.ID
 			}
 			callback[i] = CallbackNote{
-				Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Group: accepted.Group, State: accepted.StateRevision,
+				Started: r.Outcome.StartedAt.UnixMilli(), Accepted: r.Outcome.EndedAt.UnixMilli(),
+				Status: r.Outcome.HTTPStatus, Group: accepted.Group, State: accepted.StateRevision,
 				Within: cmp.Or(accepted.Within, run.DefaultCallbackTimeout.Std()).Milliseconds(),
 			}.Column()
 		}

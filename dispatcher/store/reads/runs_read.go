@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
@@ -87,9 +88,7 @@ func scanRun(row db.Scanner) (run.Run, error) {
 	if r.State == run.WaitingCallback && callback != nil {
 		showCallback(&r, *callback)
 	}
-	if node > 0 {
-		r.Node = &node
-	}
+	showNode(&r, node)
 	if from != nil && to != nil && missed != nil {
 		r.Missed = &run.MissedRange{From: db.Instant(*from), To: db.Instant(*to), Count: int(*missed)}
 	}
@@ -248,21 +247,26 @@ func OneRun(f db.Flavor) string {
 		` UNION ALL SELECT * FROM (` + dispatch.ClaimedRuns(f, "", ` AND o.scheduled_at = $1`) + `)` + is
 }
 
-// FindRun returns a run with its attempts, or ErrNotFound. An error of the run lists unreadable parts: they do not
-// prevent viewing or cancelling it.
+// FindRun returns a run, as RunOf does.
 func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, error) {
+	return RunOf(ctx, s.db.Flavor, q, id)
+}
+
+// RunOf returns a run with its attempts, or ErrNotFound. An error of the run lists unreadable parts: they do not
+// prevent viewing or cancelling it.
+func RunOf(ctx context.Context, f db.Flavor, q db.Querier, id string) (run.Run, error) {
 	key, err := run.ParseKey(id)
 	if err != nil {
 		return run.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := dispatch.KeyArgs(key)
-	r, found, err := db.First(ctx, q, scanRun, RunQuery(OneRun(s.db.Flavor)), args...)
+	r, found, err := db.First(ctx, q, scanRun, RunQuery(OneRun(f)), args...)
 	if err = db.OrNotFound(found, err, "run", id); err != nil {
 		return r, err
 	}
 	var unread []error
-	inputs, err := dispatch.InputsOf(ctx, s.db.Flavor, q, []run.Key{key})
-	for _, err := range []error{err, inputs[key].Err, dispatch.AddShards(ctx, q, &r, key)} {
+	inputs, err := dispatch.InputsOf(ctx, f, q, []run.Key{key})
+	for _, err := range []error{err, inputs[key].Err, dispatch.AddShards(ctx, q, &r, key), addQueue(ctx, q, &r, args)} {
 		if db.IsUnreadable(err) {
 			unread = append(unread, err)
 		} else if err != nil {
@@ -270,6 +274,11 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 		}
 	}
 	r.Payload, r.Cause = inputs[key].Payload, inputs[key].Cause
+	if r.SlotWait != nil {
+		if err := addSlotHolder(ctx, q, &r, args); err != nil {
+			return r, err
+		}
+	}
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
 		FROM attempts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 ORDER BY attempt`
@@ -291,6 +300,24 @@ func (s *Store) FindRun(ctx context.Context, q db.Querier, id string) (run.Run, 
 		r.Error = strings.TrimPrefix(r.Error+"; "+why.Error(), "; ")
 	}
 	return r, nil
+}
+
+// addQueue adds the place of a run among those that wait for a slot of its job, if it is one of them. A job lets at
+// most dispatcher.MaxQueueLimit runs wait.
+func addQueue(ctx context.Context, q db.Querier, r *run.Run, key []any) error {
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const waiting = `SELECT count(*), coalesce(sum(CASE WHEN (r.scheduled_at, r.trigger_id, r.kind) <= ($1, $2, $3) THEN 1 ELSE 0 END), 0)
+		FROM live_runs AS o JOIN live_runs AS r ON r.job_id = o.job_id AND r.node = -1 AND ` + db.NotParked + `
+		WHERE o.scheduled_at = $1 AND o.trigger_id = $2 AND o.kind = $3 AND o.node = -1`
+	if r.State != run.Queued {
+		return nil
+	}
+	var place run.QueuePlace
+	_, err := db.ReadRow(ctx, q, []any{&place.Of, &place.Place}, waiting, key...)
+	if place.Of > 0 {
+		r.Queue = &place
+	}
+	return err
 }
 
 func scanAttempt(row db.Scanner) (run.Attempt, error) {
@@ -344,6 +371,15 @@ func addResponses(ctx context.Context, q db.Querier, one *run.Run, key []any, un
 	return nil
 }
 
+// showNode adds the node of a run, or that it waits for a slot.
+func showNode(r *run.Run, node run.NodeID) {
+	if node > 0 {
+		r.Node = &node
+	} else if node < 0 && r.State == run.Queued {
+		r.SlotWait = &run.SlotWait{}
+	}
+}
+
 // showCallback adds the readable parts of its note to a waiting run: an unreadable note hides no other run.
 func showCallback(r *run.Run, text string) {
 	n, err := dispatch.ReadCallbackNote(text)
@@ -353,7 +389,33 @@ func showCallback(r *run.Run, text string) {
 	r.Callback = &run.CallbackState{
 		Deadline: db.Zeroable(r.NextAttemptAt), HeartbeatAt: db.Optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
 	}
+	if n.Accepted > 0 {
+		r.Callback.AcceptedAt = db.Instant(n.Accepted)
+	}
 	r.NextAttemptAt = nil
+}
+
+// takenSlots selects slots s that runs have, with the run r and the node o. A slot of an ended run on a dead node counts
+// as free, and so does that of an endpoint between two attempts.
+const takenSlots = ` FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
+		LEFT JOIN live_runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+	WHERE s.node >= 0 AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)`
+
+// addSlotHolder adds to a run that waits for a slot the run that has it, of several the one that has had it for longest.
+func addSlotHolder(ctx context.Context, q db.Querier, one *run.Run, key []any) error {
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoint
+	const holder = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.since` + takenSlots + ` AND s.endpoint = $4 AND s.job_id =
+		(SELECT job_id FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3) ORDER BY s.since, s.scheduled_at LIMIT 1`
+	var of run.Key
+	var since time.Time
+	found, err := db.ReadRow(ctx, q, db.KeyRefs(&of, db.InstantColumn(&since)), holder, append(key, one.WaitsForEndpoint)...)
+	if err != nil {
+		return fmt.Errorf("read the slot that it waits for: %w", err)
+	}
+	if found {
+		*one.SlotWait = run.SlotWait{Run: of.String(), Since: &since}
+	}
+	return nil
 }
 
 // Slots returns the taken slots of a job.
@@ -364,14 +426,9 @@ func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 	if err != nil {
 		return nil, err
 	}
-	// $1 job. A slot whose run has ended and whose node is dead is nobody's, and so is that of an endpoint between two
-	// attempts.
-	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.endpoint, coalesce(o.id, 0), s.since, r.job_id IS NULL
-		FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
-			LEFT JOIN live_runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-		WHERE s.job_id = $1 AND s.node >= 0
-			AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)
-		ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
+	// $1 job
+	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.endpoint, coalesce(o.id, 0), s.since, r.job_id IS NULL` + takenSlots +
+		` AND s.job_id = $1 ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
 	return db.Collect(ctx, s.db.Read, func(row db.Scanner) (slot dispatcher.Slot, err error) {
 		var key run.Key
 		var node run.NodeID

@@ -107,7 +107,7 @@ func testCallbackWaits(t *testing.T, f *wing) {
 	f.accept(held, fixture.T0.Add(time.Minute)) // again, as after a lost response
 	r := f.RunOf(held.Key)
 	fixture.WantDiff(t, "the run", retryFacts{State: run.WaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.Key))
-	fixture.WantDiff(t, "its callback", &run.CallbackState{Deadline: deadline}, r.Callback)
+	fixture.WantDiff(t, "its callback", &run.CallbackState{AcceptedAt: deadline.Add(-time.Hour), Deadline: deadline}, r.Callback)
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: run.WaitingCallback,
 		Page: input.Page{Limit: 10}})
 	f.Must(err)
@@ -185,14 +185,14 @@ func testCallbackHeartbeat(t *testing.T, f *wing) {
 		f.Must(err)
 		return run
 	}
-	at1 := start.Add(30 * time.Minute)
+	at1, accepted := start.Add(30*time.Minute), deadline.Add(-within)
 	r := beat(at1, run.Progress{Text: "half", Percent: &half})
-	fixture.WantDiff(t, "its callback", &run.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
-		r.Callback)
+	fixture.WantDiff(t, "its callback", &run.CallbackState{AcceptedAt: accepted, Deadline: at1.Add(within), HeartbeatAt: &at1,
+		Progress: "half", Percent: &half}, r.Callback)
 	fixture.WantDiff(t, "adopted at its old deadline", 0, len(f.AdoptRetries(deadline)))
 	at2 := start.Add(31 * time.Minute)
 	fixture.WantDiff(t, "its callback after another heartbeat",
-		&run.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
+		&run.CallbackState{AcceptedAt: accepted, Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
 		beat(at2, run.Progress{}).Callback)
 	last := start.Add(run.MostCallbackWait)
 	_, err := f.ExtendRun(t.Context(), held.String(), run.Heartbeat{Attempt: 1, Within: 30 * 24 * time.Hour}, byTarget(at2))

@@ -43,13 +43,18 @@ func (f *wing) adopted(node run.NodeID, token run.Token) []run.HeldRun {
 	return runs
 }
 
-// holders returns the slots of the job "tick" as minutes after T0.
-func (f *wing) holders() []int {
+func (f *wing) slots() []dispatcher.Slot {
 	f.Helper()
 	taken, err := f.Slots(f.Context(), "shop", "tick")
 	f.Must(err)
+	return taken
+}
+
+// holders returns the slots of the job "tick" as minutes after T0.
+func (f *wing) holders() []int {
+	f.Helper()
 	at := []int{}
-	for _, slot := range taken {
+	for _, slot := range f.slots() {
 		key, err := run.ParseKey(slot.Run)
 		f.Must(err)
 		at = append(at, int(key.ScheduledAt.Sub(fixture.T0)/time.Minute))
@@ -99,18 +104,23 @@ func testSlotsQueue(t *testing.T, f *wing) {
 	f.Expect("states", f.states(runs), []run.State{
 		run.Claimed, run.Queued, run.Queued, run.Skipped, run.Skipped,
 	})
+	f.Expect("place of the third", f.RunOf(runs[2].Key).Queue, &run.QueuePlace{Place: 2, Of: 2})
+	f.Expect("place of the first", f.RunOf(runs[0].Key).Queue, (*run.QueuePlace)(nil))
 	if got := f.RunOf(runs[4].Key).Error; !strings.HasPrefix(got, "2 runs wait already") || !strings.Contains(got, runs[0].String()) {
 		t.Errorf("beyond the limit: error %q, want it to say so and to name the holder", got)
 	}
-	if waits := f.RunOf(runs[1].Key); waits.Node != nil || waits.Attempt != 0 || waits.ClaimedAt != nil {
+	waits := f.RunOf(runs[1].Key)
+	if waits.Node != nil || waits.Attempt != 0 || waits.ClaimedAt != nil {
 		t.Errorf("a run that waits is %+v, want it with nobody, its attempt not consumed", waits)
 	}
+	f.Expect("why the run waits", waits.Waiting(), "waits for a slot of its job, which run "+runs[0].String()+
+		" has had since "+input.FormatInstant(f.slots()[0].Since)+", as number 1 of 2")
 	if got := f.adopted(fixture.NodeA, fixture.Token1); len(got) != 0 {
 		t.Errorf("adopted %v, want none while they wait for the slot", got)
 	}
 	query := dispatcher.RunQuery{App: "shop", Job: "tick", State: run.Queued, Page: input.Page{Limit: 10}}
-	if listed, err := f.Runs(t.Context(), query); err != nil || len(listed) != 2 {
-		t.Errorf("listed %d that wait, %v, want 2", len(listed), err)
+	if listed, err := f.Runs(t.Context(), query); err != nil || len(listed) != 2 || listed[0].Waiting() != "waits for a slot of its job" {
+		t.Errorf("listed %+v, %v, want 2 that say that they wait for a slot", listed, err)
 	}
 	last := runs[0]
 	for minute := 2; minute <= 3; minute++ {

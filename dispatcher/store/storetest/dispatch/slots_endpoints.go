@@ -140,6 +140,9 @@ func testEndpointQueue(t *testing.T, f *wing) {
 	if waits.State != run.Queued || waits.WaitsForEndpoint != "a" || waits.Node != nil || waits.Attempt != 0 {
 		t.Errorf("a run that waits is %+v, want it to say so and to be with nobody", waits)
 	}
+	if want := "waits for endpoint a, which run " + runs[1].String() + " has had since "; !strings.HasPrefix(waits.Waiting(), want) {
+		t.Errorf("a run that waits %s, want that it %s…", waits.Waiting(), want)
+	}
 	if got := f.adopted(fixture.NodeA, fixture.Token1); len(got) != 0 {
 		t.Errorf("adopted %v, want none while they wait", got)
 	}
