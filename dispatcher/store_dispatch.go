@@ -265,6 +265,8 @@ type JobVersion struct {
 	AWSExternalID string
 	// Follows selects the events of the job that have followers or alerts.
 	Follows run.FollowMask
+	// ResumedAt is when the latest pause of its app ended; nil if none has.
+	ResumedAt *time.Time `json:"-"`
 	// Installation is the id in the event ids of an imported app; empty for the id of this installation.
 	Installation string
 	// Salt is the salt of the app, for its event ids.
@@ -272,6 +274,15 @@ type JobVersion struct {
 	// Err explains why the stored definition cannot be read, for example because a newer version wrote it. Then only
 	// App, Name and Revision of the Job are valid.
 	Err error
+}
+
+// OwedFrom returns the time of the latest change that may have let fires of the job go on: a change of the job, such as
+// the end of a pause, or the end of a pause of its app. People know that earlier fires are late.
+func (v *JobVersion) OwedFrom() time.Time {
+	if v.ResumedAt == nil {
+		return v.UpdatedAt
+	}
+	return input.Later(v.UpdatedAt, *v.ResumedAt)
 }
 
 // Notification is a reason to look at the database, never a fact: it may be lost, repeated or late. It names the

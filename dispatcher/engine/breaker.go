@@ -335,6 +335,17 @@ func (h *hosts) failed(host hostOfApp, id int64, class run.Class, now time.Time)
 	}
 }
 
+// forget removes jobs from circuits, and circuits without jobs.
+func (h *hosts) forget(left func(host hostOfApp, id int64) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for host, c := range h.circuits {
+		maps.DeleteFunc(c.jobs, func(id int64, _ *jobFailures) bool { return left(host, id) })
+	}
+	maps.DeleteFunc(h.circuits, func(_ hostOfApp, c *circuit) bool { return len(c.jobs) == 0 })
+	h.failing.Store(int32(len(h.circuits)))
+}
+
 // openCircuits returns the number of hosts at which some requests have to wait.
 func (h *hosts) openCircuits(now time.Time) (n int) {
 	h.mu.Lock()

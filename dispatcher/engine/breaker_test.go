@@ -201,6 +201,24 @@ func TestCircuitsOfUnusedHostsAreRemoved(t *testing.T) {
 	}
 }
 
+func TestCircuitsEndWithTheLastJobOfTheirHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.hosts = newHosts(1, 0)
+	for _, name := range []string{"stays", "moves", "gone"} {
+		r.putWebhook(name, "http://"+name+".example.com/")
+		r.hosts.report(hostOfApp{"app", name + ".example.com"}, run.JobID("app", name), broken(), r.now)
+	}
+	r.putWebhook("moves", "http://other.example.com/")
+	r.deleteJob("gone")
+	if err := r.leaveHosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.hosts.openCircuits(r.now); n != 1 || r.hosts.failing.Load() != 1 {
+		t.Errorf("%d circuits are open and %d kept, want that of the job that stays", n, r.hosts.failing.Load())
+	}
+}
+
 // A node makes a number of requests a second to a host, for all apps together: the host cannot tell them apart.
 func TestRateOfAHostCountsOverAllApps(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -120,6 +121,9 @@ func (e *Engine) changeLoop(ctx context.Context) {
 			e.plan.LabelSets.Changed()
 			err = e.plan.PlanChanged(ctx, jobs, now)
 			e.wakeAdopt.Notify() // a fixed delay may go on
+		}
+		if everything || len(jobs) > 0 {
+			err = errors.Join(err, e.leaveHosts(ctx))
 		}
 		if everything || nodes || len(jobs) > 0 {
 			backoff.Sleep(ctx, changesPause)

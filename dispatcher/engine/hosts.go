@@ -55,6 +55,26 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	return finished
 }
 
+// leaveHosts forgets how jobs failed at hosts that they do not call any more, so that no circuit outlasts the last job of
+// its host.
+func (e *Engine) leaveHosts(ctx context.Context) error {
+	failed := map[int64]int64{} // the jobs, of any revision
+	e.hosts.forget(func(_ hostOfApp, id int64) bool {
+		failed[id] = 0
+		return false
+	})
+	jobs, err := e.plan.Jobs.Load(ctx, failed)
+	if err != nil {
+		return err
+	}
+	e.hosts.forget(func(host hostOfApp, id int64) bool {
+		_, asked := failed[id]
+		job, exists := jobs[id]
+		return asked && (!exists || hostOfApp{job.App, job.Host} != host)
+	})
+	return nil
+}
+
 // probeHosts lets runs go that wait for hosts: one as a probe if a probe is due, and all if the host responded, as many
 // as the pool has places for. Each wait has a node with a reminder: the one that noted it, or made its last probe.
 // After a window the other nodes look for overdue waits, whose node is dead or has no room.

@@ -15,6 +15,7 @@ import (
 
 func TestLatenessIsThatOfFirstAttemptsThatDidNotWait(t *testing.T) {
 	t.Parallel()
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		change func(*plan.Held)
 		late   bool
@@ -31,6 +32,13 @@ func TestLatenessIsThatOfFirstAttemptsThatDidNotWait(t *testing.T) {
 		"a run that waited for a host": {change: adopted(run.WaitCircuit), waited: run.WaitCircuit},
 		"a run that waited for a turn": {change: adopted(run.WaitHostRate), waited: run.WaitHostRate},
 		"a run of a dead node":         {change: adopted(""), waited: waitTakeOver},
+		"a fire that a pause of its job held": {waited: waitPause, change: func(r *plan.Held) {
+			r.Due, r.Detail.Job.UpdatedAt = noon, noon.Add(time.Second)
+		}},
+		"a fire that a pause of its app held": {waited: waitPause, change: func(r *plan.Held) {
+			r.Due, r.Detail.Job.ResumedAt = noon, new(noon.Add(time.Second))
+		}},
+		"a fire after a pause": {late: true, change: func(r *plan.Held) { r.Due, r.Detail.Job.ResumedAt = noon, &noon }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +58,7 @@ func TestLatenessIsThatOfFirstAttemptsThatDidNotWait(t *testing.T) {
 			if (late > 0) != tt.late {
 				t.Errorf("%d latenesses, want one: %v", late, tt.late)
 			}
-			for _, reason := range []run.WaitReason{run.WaitSlot, run.WaitCircuit, run.WaitHostRate, waitTakeOver} {
+			for _, reason := range []run.WaitReason{run.WaitSlot, run.WaitCircuit, run.WaitHostRate, waitTakeOver, waitPause} {
 				waits := written(t, e.metrics.waited.WithLabelValues(string(reason)).(prometheus.Metric)).GetHistogram().GetSampleCount()
 				if (waits > 0) != (reason == tt.waited) {
 					t.Errorf("%d waits of reason %s, want those of %q alone", waits, reason, tt.waited)

@@ -94,7 +94,10 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 			"Planned fires that are due and have no place in the pool. The node is saturated if this stays above 0.",
 			count(e.plan.Timeline.Waiting)},
 		{"carillon_oldest_overdue_seconds", "How long the oldest due fire that no node has claimed waits, as this node sees it; 0 if none.",
-			func() float64 { return e.plan.OldestOverdue(e.clock.Now()).Seconds() }},
+			func() float64 {
+				now := e.clock.Now()
+				return max(e.plan.OldestOverdue(now), e.chores.OverdueInRollback(now)).Seconds()
+			}},
 		{"carillon_lateness_max_seconds", "Largest lateness, as in carillon_lateness_seconds, of the fires that began in the last minute.",
 			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
@@ -298,6 +301,7 @@ func (l *largest) read(now time.Time) (most time.Duration) {
 type appMetrics struct {
 	attempts map[run.State]prometheus.Counter
 	missed   map[dispatcher.Decision]prometheus.Counter
+	accepted prometheus.Counter // accepted attempts that failed, which attempts has twice
 	// credentials counts attempts that failed because of a secret.
 	credentials map[view.CredentialReason]prometheus.Counter
 	lateness    timed
@@ -314,6 +318,9 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_attempts_total", Help: "Attempts that ended, by app and state.",
 	}, []string{"app", "state"})
+	accepted := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_accepted_attempts_failed_total", Help: "Attempts that their target accepted and that failed then, by app.",
+	}, []string{"app"})
 	missed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_missed_fires_total", Help: "Fires that were missed, by app and by what this node decided about them.",
 	}, []string{"app", "decision"})
@@ -325,12 +332,12 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 			"not wait as their job asked and were not taken over from another node.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"app"})
-	registry.MustRegister(attempts, missed, credentials, lateness)
+	registry.MustRegister(attempts, accepted, missed, credentials, lateness)
 	return series.New(func(app string) *appMetrics {
 		m := &appMetrics{
 			attempts: map[run.State]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
 			credentials: map[view.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
-			lines: limit.NewLines(linesPerSecond, time.Second),
+			accepted: accepted.WithLabelValues(app), lines: limit.NewLines(linesPerSecond, time.Second),
 		}
 		for _, reason := range view.CredentialReasons {
 			m.credentials[reason] = credentials.WithLabelValues(app, string(reason))
@@ -348,14 +355,17 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 // waitTakeOver is the reason of a fire that another node had claimed. Its job did not ask for that.
 const waitTakeOver run.WaitReason = "take_over"
 
+// waitPause is the reason of a fire that was due before the latest change of its job by people, or end of a pause.
+const waitPause run.WaitReason = "pause"
+
 // newWaits registers the waits before a first attempt that are not lateness.
 func newWaits(registry prometheus.Registerer) *prometheus.HistogramVec {
 	all := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "carillon_wait_seconds", Help: "Time from when a scheduled fire was due until its first attempt began, of fires that " +
-			"waited as their job asked or were taken over from another node, by reason.",
+			"waited as their job asked, were held by a pause or were taken over from another node, by reason.",
 		Buckets: []float64{.1, 1, 10, 60, 600, 3600},
 	}, []string{"reason"})
-	for _, reason := range []run.WaitReason{run.WaitSlot, run.WaitCircuit, run.WaitHostRate, run.WaitOther, waitTakeOver} {
+	for _, reason := range []run.WaitReason{run.WaitSlot, run.WaitCircuit, run.WaitHostRate, run.WaitOther, waitTakeOver, waitPause} {
 		all.WithLabelValues(string(reason))
 	}
 	registry.MustRegister(all)
@@ -420,14 +430,20 @@ func (t timed) observe(took time.Duration, call *target.Call, at time.Time) {
 	t.observer.ObserveWithExemplar(took.Seconds(), labels)
 }
 
-// began notes the lateness of a fire whose first attempt begins: if it waited as its job asked, or was taken over, the
-// time is noted as a wait instead. No other attempt is late: retries, manual runs, catch-ups, backfills and shards.
+// began notes the lateness of a fire whose first attempt begins: if it waited as its job asked, was held by a pause, or
+// was taken over, the time is noted as a wait instead. No other attempt is late: retries, manual runs, catch-ups, backfills and shards.
 func (m *metrics) began(r plan.Held, call *target.Call, after time.Duration, at time.Time) {
 	if r.Kind != run.KindSchedule || r.Attempt != 1 || r.Shard > 0 {
 		return
 	}
-	if why := r.Waited; why != "" || r.Detail.Job == nil {
-		m.waited.WithLabelValues(string(cmp.Or(why, waitTakeOver))).Observe(after.Seconds())
+	why := r.Waited
+	if job := r.Detail.Job; job == nil {
+		why = cmp.Or(why, waitTakeOver)
+	} else if r.Due.Before(job.OwedFrom()) {
+		why = cmp.Or(why, waitPause)
+	}
+	if why != "" {
+		m.waited.WithLabelValues(string(why)).Observe(after.Seconds())
 		return
 	}
 	m.load.began(after)

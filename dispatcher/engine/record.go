@@ -165,6 +165,9 @@ func (e *Engine) ended(ctx context.Context, a *attempt) {
 	if counter, known := of.attempts[a.outcome.State]; known {
 		counter.Inc()
 	}
+	if a.run.Accepted != nil {
+		of.accepted.Inc()
+	}
 	if counter, known := of.credentials[view.CredentialReasonOf(a.outcome.Class, a.outcome.HTTPStatus)]; known {
 		counter.Inc()
 	}

@@ -105,6 +105,16 @@ func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
 	return &found
 }
 
+// OverdueInRollback returns how long the oldest due fire has waited while all nodes await a choice about a rollback, as
+// the census knows it; 0 otherwise. Paused nodes look for no due fires.
+func (c *Chores) OverdueInRollback(now time.Time) time.Duration {
+	known := c.census.read(now, c.Options.Handler)
+	if known == nil || known.Oldest.IsZero() || !c.Fleet.AwaitsRollbackChoice() {
+		return 0
+	}
+	return now.Sub(known.Oldest)
+}
+
 // censusGauges exports the census. On nodes without a census, counts are 0 and other metrics are missing.
 type censusGauges struct {
 	chores                                                         *Chores

@@ -56,6 +56,8 @@ var jobFields = db.Fields[JobRow]{
 	{Name: "payload", Ref: func(j *JobRow) any { return &j.payload }},
 	{Name: "followers", Ref: func(j *JobRow) any { return &j.followers }},
 	{Read: "j.follows", Ref: func(j *JobRow) any { return &j.Follows }, Use: db.OnlyRead}, // see writeFollowers
+	{Read: `(SELECT max(p.ended_at) FROM app_pauses AS p WHERE p.app_id = j.app_id)`, Use: db.OnlyRead,
+		Ref: func(j *JobRow) any { return db.OptionalColumn(&j.ResumedAt) }},
 	{Name: "part_of", Ref: func(j *JobRow) any { return &j.partOf }, Use: db.OnlyNew},
 	{Name: "trigger_names", Ref: func(j *JobRow) any { return &j.triggers }},
 	{Name: "trigger_origins", Ref: func(j *JobRow) any { return &j.origins }},
