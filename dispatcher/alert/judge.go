@@ -17,19 +17,20 @@ type End struct {
 	Class     run.Class
 	Error     string
 	Attempt   int
-	StartedAt time.Time // of the latest attempt; zero without one
+	StartedAt time.Time // of the first attempt; zero without one
 	EndedAt   time.Time // or the time of the decision
 	// OwedFrom is since when the run could begin, if a pause or a change kept it from beginning in time; else zero.
 	OwedFrom time.Time
-	// Missed is how many fires were missed; 0 if a run ended.
+	// Missed is how many fires were missed; 0 if a run ended. Held is true if pauses held them.
 	Missed int
+	Held   bool
 }
 
 // Facts are the input for checking a condition at some time.
 type Facts struct {
 	// Watched is true if fires of the job are expected: the job and its app are enabled, and the job is not paused.
 	Watched bool
-	// Held is true if the job has triggers, and each is disabled or paused.
+	// Held is true if each trigger of the job is disabled or paused; with a nil Next, the job has none.
 	Held bool
 	// ChangedAt is the latest change of the job, its app and the alert.
 	ChangedAt time.Time
@@ -40,14 +41,25 @@ type Facts struct {
 	// Next returns the first scheduled time after an instant, without those that a calendar excludes; ok is false if there
 	// is none. nil: the job has no schedule, or it is not known.
 	Next func(after time.Time) (next time.Time, ok bool)
-	// Late is the earliest fire that has not begun, and LateSince is since when it could begin; zero if there is none.
-	Late      run.Key
-	LateSince time.Time
-	// Oldest is the run with the longest attempt under way, since OldestSince; zero if there is none.
-	Oldest      run.Key
-	OldestSince time.Time
+	// Late is the earliest fire that has not begun, since when it could begin.
+	Late Case
+	// Missed is true if Late counts as missed, although no node can settle it.
+	Missed bool
+	// Unclaimed is the name of the trigger of Late if no node has claimed it, so that it has no run; else empty.
+	Unclaimed string
+	// Oldest is the run with the longest attempt under way. Accepted is true if its target has accepted the attempt, and
+	// the run waits for the callback.
+	Oldest   Case
+	Accepted bool
 	// Burn is the state of the job's error budget; nil if the job has no objective, or no fires are counted yet.
 	Burn *dispatcher.ObjectiveBurn
+}
+
+// Case is a run or fire that a condition is about, since when, and why; zero if there is none.
+type Case struct {
+	run.Key
+	Since time.Time
+	Why   string
 }
 
 // How often conditions are checked, and how long the state of a condition is kept after its end.
@@ -63,38 +75,28 @@ const (
 
 // After applies the end of a run, or missed fires. The caller leaves out runs of backfills.
 func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []Made) {
-	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, ScheduledAt: end.ScheduledAt}
-	if end.Missed == 0 {
-		seen.Run = end.Key.String()
-	}
-	if t.Condition == target.AlertFailure || end.Missed > 0 { // an error says nothing about another condition
-		seen.Class, seen.Error, seen.Attempt = end.Class, end.Error, end.Attempt
-	}
-	failed := end.State == run.Failed || end.State == run.TimedOut || end.State == run.Lost
-	relevant := false
+	seen := end.observedFor(t.Condition)
+	failed, relevant := end.failed(), false
 	switch t.Condition {
 	case target.AlertFailure:
 		relevant = failed || end.State == run.Succeeded
 		seen.Met = count(failed)
 	case target.AlertMissed:
-		relevant = end.Missed > 0 || end.Kind == run.KindSchedule
-		seen.Met = end.Missed
+		if seen.Met, relevant = end.Missed, end.ofSchedule(); relevant {
+			t = t.served(end)
+		}
 	case target.AlertLate:
 		if t.Waits { // another fire that begins in time does not end it
-			if seen.Run == t.Run {
+			if t.waitedFor(end) {
 				t.LookAt = now
 			}
 			return t, nil
 		}
-		relevant = end.Missed == 0 && end.Kind == run.KindSchedule && !end.StartedAt.IsZero()
-		if seen.LateBy = end.StartedAt.Sub(input.Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
-			seen.LateBy = 0
-		}
+		seen.LateBy, relevant = end.lateBy(alert.LateAfter.Std(), rule.FailedTo)
 		seen.Met = count(seen.LateBy > 0)
 	case target.AlertNoSuccess:
-		if relevant = end.State == run.Succeeded; relevant && end.EndedAt.After(t.MeasuredFrom) {
-			t.MeasuredFrom = end.EndedAt
-			t.LookAt = end.EndedAt.Add(alert.NoSuccessFor.Std())
+		if relevant = end.State == run.Succeeded; relevant {
+			t = t.measuredFrom(end.EndedAt, alert.NoSuccessFor.Std())
 		}
 	case target.AlertOverrun:
 		if t.Firing {
@@ -106,6 +108,59 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 	}
 	t, made := t.Observe(rule, seen, now)
 	return t.scheduled(now), made
+}
+
+// measuredFrom returns t with the time that no_success bounds, unless it began later: with a run that ended before another.
+func (t Track) measuredFrom(success time.Time, most time.Duration) Track {
+	if success.After(t.MeasuredFrom) {
+		t.MeasuredFrom, t.LookAt = success, success.Add(most)
+	}
+	return t
+}
+
+// ofSchedule reports whether scheduled fires were missed, other than by a pause, or one ran.
+func (e End) ofSchedule() bool { return e.Missed > 0 && !e.Held || e.Kind == run.KindSchedule }
+
+// served returns t after a node has settled or run the fire that no node served. It is among the missed ones.
+func (t Track) served(end End) Track {
+	if t.Waits {
+		t.Count, t.Waits = t.Count-min(end.Missed, 1), false
+	}
+	return t
+}
+
+// waitedFor reports whether an end may be that of the late fire, which had no run, or is among the missed ones.
+func (t Track) waitedFor(end End) bool {
+	return t.Run == "" || end.Missed > 0 || t.Run == end.Key.String()
+}
+
+func (e End) failed() bool {
+	return e.State == run.Failed || e.State == run.TimedOut || e.State == run.Lost
+}
+
+// observedFor returns an end as a condition observes it: its error says nothing about a condition other than failure.
+func (e End) observedFor(condition target.AlertCondition) Observation {
+	seen := Observation{At: e.EndedAt, Trigger: e.Trigger, ScheduledAt: e.ScheduledAt}
+	if e.Missed == 0 {
+		seen.Run = e.Key.String()
+	}
+	if condition == target.AlertFailure || e.Missed > 0 {
+		seen.Class, seen.Error, seen.Attempt = e.Class, e.Error, e.Attempt
+	}
+	return seen
+}
+
+// lateBy returns by how much a fire began later than most; 0 if it was in time, or was late before a failure of the job
+// that people know ended at failedTo. begun is false for other runs, and without an attempt.
+func (e End) lateBy(most time.Duration, failedTo time.Time) (by time.Duration, begun bool) {
+	if e.Missed > 0 || e.Kind != run.KindSchedule || e.StartedAt.IsZero() {
+		return 0, false
+	}
+	from := input.Later(e.ScheduledAt, e.OwedFrom)
+	if by := e.StartedAt.Sub(from); by > most && !failedTo.After(from.Add(most)) {
+		return by, true
+	}
+	return 0, true
 }
 
 func count(met bool) int {
@@ -121,7 +176,8 @@ func (t Track) scheduled(now time.Time) Track {
 	case t.Condition == target.AlertNoSuccess || t.Condition == target.AlertOverrun || t.Condition == target.AlertObjective:
 	case t.Idle():
 		t.LookAt = now.Add(keptFor)
-	case t.Condition == target.AlertFailure && t.Firing && (t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
+	case (t.Condition == target.AlertFailure || t.Condition == target.AlertMissed) && t.Firing &&
+		(t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
 		t.LookAt = now.Add(lookSoon)
 	case t.Firing && t.Kept == KeptFailing: // until the failure ends
 		t.LookAt = now.Add(lookSoon)
@@ -154,6 +210,8 @@ func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, 
 	switch t.Condition {
 	case target.AlertFailure:
 		t, seen = t.lookForRecovery(facts, now)
+	case target.AlertMissed:
+		t, seen = t.lookForMissed(facts, now)
 	case target.AlertNoSuccess:
 		t, seen = t.lookForSuccess(alert.NoSuccessFor.Std(), facts, now)
 	case target.AlertLate:
@@ -180,6 +238,25 @@ func (t Track) lookForRecovery(facts Facts, now time.Time) (Track, *Observation)
 	return t, nil
 }
 
+// lookForMissed fires because of a fire that no node serves. It ends if no fire is to come that could end it, once a person
+// has seen to the job, or after a day.
+func (t Track) lookForMissed(facts Facts, now time.Time) (Track, *Observation) {
+	t.LookAt = now.Add(lookLater)
+	fires := facts.Watched
+	if fires && !t.Waits && facts.Next != nil {
+		_, fires = facts.Next(now)
+	}
+	switch {
+	case facts.Missed:
+		t.Waits = true
+		return t, &Observation{Met: 1, At: now, Trigger: facts.Unclaimed, ScheduledAt: facts.Late.ScheduledAt, Error: facts.Late.Why}
+	case t.Firing && !fires && (facts.LastSuccess.After(t.MetAt) || facts.ChangedAt.After(t.MetAt) || now.Sub(t.MetAt) >= keptFor):
+		t.Waits = false
+		return t, &Observation{At: now, Reason: "no fire of the job is to come"}
+	}
+	return t, nil
+}
+
 func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
 	from := t.MeasuredFrom
 	for _, later := range []time.Time{facts.ChangedAt, facts.LastSuccess} {
@@ -187,8 +264,9 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 			from = later
 		}
 	}
-	if facts.Watched && !t.Firing && now.Sub(from) >= most {
-		from = facts.expectedFrom(from, most)
+	expected := facts.Watched
+	if expected && !t.Firing && now.Sub(from) >= most {
+		from, expected = facts.expectedFrom(from, most)
 	}
 	switch {
 	case t.Firing && facts.LastSuccess.After(t.Since):
@@ -197,7 +275,7 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 	case t.Firing:
 		t.LookAt = now.Add(lookLater)
 		return t, nil
-	case !facts.Watched:
+	case !expected:
 		t.MeasuredFrom, t.LookAt = now, now.Add(most)
 		return t, nil
 	case now.Sub(from) < most:
@@ -210,19 +288,19 @@ func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (T
 
 // expectedFrom returns since when a success is missing, if the last one was at from. While no fire is scheduled for longer
 // than most, such as over a weekend or on excluded days, none can come: time then counts from one interval before the next
-// fire, as if the one before had succeeded.
-func (f Facts) expectedFrom(from time.Time, most time.Duration) time.Time {
+// fire, as if the one before had succeeded. ok is false if the schedule has ended.
+func (f Facts) expectedFrom(from time.Time, most time.Duration) (since time.Time, ok bool) {
 	if f.Next == nil {
-		return from
+		return from, true
 	}
 	first, ok := f.Next(from.Add(-time.Millisecond)) // from may be a scheduled time, as this returns it
 	if !ok || first.Sub(from) <= most {
-		return from
+		return from, ok
 	}
-	if second, ok := f.Next(first); ok && second.Sub(first) <= most {
-		return first.Add(first.Sub(second))
+	if second, repeats := f.Next(first); repeats && second.Sub(first) <= most {
+		return first.Add(first.Sub(second)), true
 	}
-	return first
+	return first, true
 }
 
 // sinceSuccess describes since when no run succeeded, after the name of the job.
@@ -238,8 +316,8 @@ func (f Facts) sinceSuccess() string {
 
 // lookForLate fires because a fire has not begun, and ends once all late ones have begun or were given up.
 func (t Track) lookForLate(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
-	waited, by := t.Waits, now.Sub(facts.LateSince)
-	if t.Waits = !facts.LateSince.IsZero() && by > most; !t.Waits {
+	waited, by := t.Waits, now.Sub(facts.Late.Since)
+	if t.Waits = !facts.Late.Since.IsZero() && by > most; !t.Waits {
 		t.LookAt = time.Time{}
 		if waited && t.Firing {
 			return t, &Observation{At: now, Run: t.Run}
@@ -250,15 +328,20 @@ func (t Track) lookForLate(most time.Duration, facts Facts, now time.Time) (Trac
 		return t, nil
 	}
 	t.LookAt = now.Add(lookSoon)
+	late := ""
+	if facts.Unclaimed == "" {
+		late = facts.Late.String()
+	}
 	if t.Firing {
-		t.Run = facts.Late.String()
+		t.Run = late
 		return t, nil
 	}
-	return t, &Observation{Met: 1, At: facts.LateSince.Add(most), Run: facts.Late.String(), ScheduledAt: facts.Late.ScheduledAt, LateBy: by}
+	return t, &Observation{Met: 1, At: facts.Late.Since.Add(most), Trigger: facts.Unclaimed, Run: late,
+		ScheduledAt: facts.Late.ScheduledAt, LateBy: by, Error: facts.Late.Why}
 }
 
 func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
-	since := facts.OldestSince
+	since := facts.Oldest.Since
 	switch took := now.Sub(since); {
 	case since.IsZero():
 		t.LookAt = now.Add(most) // runs that begin from now on cannot take too long before
@@ -269,12 +352,22 @@ func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (T
 		return t, nil
 	default:
 		t.LookAt = now.Add(lookSoon)
-		return t, &Observation{Met: 1, At: since.Add(most), Run: facts.Oldest.String(), ScheduledAt: facts.Oldest.ScheduledAt, LateBy: took}
+		return t, &Observation{Met: 1, At: since.Add(most), Run: facts.Oldest.String(), ScheduledAt: facts.Oldest.ScheduledAt, LateBy: took,
+			Error: facts.overrun(took, most)}
 	}
 	if t.Firing {
 		return t, &Observation{At: now}
 	}
 	return t, nil
+}
+
+// overrun describes the run that takes too long, after the name of its job.
+func (f Facts) overrun(took, most time.Duration) string {
+	text := "has run for " + input.Duration(took).Rounded() + ", allowed are " + input.Duration(most).Rounded()
+	if f.Accepted {
+		text += ", and waits for the callback of its target"
+	}
+	return text
 }
 
 // lookForBurn judges how fast an error budget burns, once for each counted five minutes. It ignores old counts, such

@@ -34,7 +34,7 @@ type Track struct {
 	MeasuredFrom time.Time `json:"measured_from,omitzero"`
 	// LookAt is when to check the condition itself, apart from mutes and acknowledgements; zero means never.
 	LookAt time.Time `json:"look_at,omitzero"`
-	// Waits is true while a late fire has not begun; only for late.
+	// Waits is true while a late fire has not begun, or one that no node serves counts as missed; only for late and missed.
 	Waits bool `json:"waits,omitempty"`
 	// Kept is why the latest transition was not notified; empty if it was.
 	Kept Kept `json:"kept,omitempty"`
@@ -51,6 +51,9 @@ type Rule struct {
 	Least time.Duration
 	// Failing holds the beginning of late and no_success back: the alert has told that the job fails, which explains them.
 	Failing bool
+	// FailedTo is when the failure of the job ended that the alert knew last; zero if it fails, or none is known. A fire
+	// that was late by then says nothing new.
+	FailedTo time.Time
 }
 
 // leastTime keeps a condition of time that comes and goes from opening an incident each time. A failure and a missed fire
@@ -169,7 +172,7 @@ func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
 	case t.Firing && !t.Open:
 		return t.made(rule, Made{Transition: target.AlertFiring, Reason: releases[t.Kept]}, now)
 	case !t.Firing && t.Open:
-		return t.made(rule, Made{Transition: target.AlertResolved, Reason: releases[t.Kept]}, now)
+		return t.made(rule, Made{Transition: target.AlertResolved, Reason: "it ended while the alert was muted"}, now)
 	}
 	return t, nil
 }

@@ -9,6 +9,32 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
+// A job with a schedule that has ended misses no success, until it is changed.
+func TestNoSuccessIsNotMissedAfterTheLastFire(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	ended := func(after time.Time) (time.Time, bool) { return noon, after.Before(noon) }
+	alert := Alert{Spec: Spec{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}}
+	for name, tt := range map[string]struct {
+		succeeded time.Time
+		fires     bool
+	}{
+		"the last fire succeeded": {noon.Add(time.Second), false},
+		"the last fire failed":    {noon.Add(-time.Minute), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			track := Track{Condition: target.AlertNoSuccess, MeasuredFrom: tt.succeeded, LookAt: tt.succeeded.Add(time.Hour)}
+			for range 5 {
+				track, _ = track.Look(alert, Rule{After: 1, Recovery: true}, Facts{Watched: true, LastSuccess: tt.succeeded, Next: ended}, track.LookAt)
+			}
+			if track.Firing != tt.fires {
+				t.Errorf("firing: %v, want %v", track.Firing, tt.fires)
+			}
+		})
+	}
+}
+
 // The time without success counts only while fires are scheduled.
 func TestNoSuccessKnowsTheSchedule(t *testing.T) {
 	t.Parallel()

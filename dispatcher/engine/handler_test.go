@@ -61,8 +61,8 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	round("the first, which checks the time zones", "lock alerts", "lock endpoints", "lock objectives",
-		"lock states", "lock statistics", "lock switches", "lock zones", "lock upcoming", "lock census")
+	round("the first, which checks the time zones", "lock zones", "lock alerts", "lock endpoints", "lock objectives",
+		"lock states", "lock statistics", "lock switches", "lock upcoming", "lock census")
 	round("nothing to do")
 	miss := func(name string) {
 		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })

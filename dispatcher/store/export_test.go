@@ -33,6 +33,12 @@ func ExplainDue(ctx context.Context, s *Store, query dispatcher.DueQuery) (strin
 	return s.explain(ctx, s.Hot.Due.Of(query).Parts[0], s.DueArgs(query))
 }
 
+// ExplainUnclaimed returns the plan of finding due fires that no node has claimed, also those that no node serves.
+func ExplainUnclaimed(ctx context.Context, s *Store, until int64) (string, error) {
+	return s.explain(ctx, dispatch.Unclaimed(` AND c.due_at <= $1 AND (c.due_at, c.id) > ($2, $3)`, `$4`),
+		[]any{until, int64(0), int64(0), int64(500)})
+}
+
 // ExplainEnded returns the plan of the search for fixed delays to schedule next.
 func ExplainEnded(ctx context.Context, s *Store) (string, error) {
 	return s.explain(ctx, s.Hot.Ended.Parts[0], []any{int64(500)})

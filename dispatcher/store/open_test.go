@@ -169,6 +169,13 @@ func testDuePlan(t *testing.T, s *store.Store, want, unwanted, wantEnded string)
 				t.Errorf("until %d, statistics %s: got plan\n%s", until, statistics, plan)
 			}
 		}
+		// A look at late fires reads those that nodes poll by that index, and those that no node serves by one of their own.
+		late, err := store.ExplainUnclaimed(t.Context(), s, 1_000_000)
+		must(t, err)
+		if !strings.Contains(late, "trigger_clock_due") || !strings.Contains(late, "trigger_clock_unserved") ||
+			strings.Contains(late, "Seq Scan") {
+			t.Errorf("late, statistics %s: got plan\n%s", statistics, late)
+		}
 		// The same holds for the search for fixed delays.
 		plan, err := store.ExplainEnded(t.Context(), s)
 		must(t, err)

@@ -55,6 +55,9 @@ func (n AlertNotification) Title() string {
 		if n.Job == "" {
 			return n.test() + " has ended"
 		}
+		if n.Reason != "" {
+			return fmt.Sprintf("Alert %s of job %s (%s) has ended: %s", n.Alert, job, n.Condition, input.OneLine(n.Reason))
+		}
 		return "Job " + job + " " + n.resolved()
 	default:
 		return "Job " + job + " " + n.firing()
@@ -76,13 +79,13 @@ func (n AlertNotification) firing() string {
 		return "failed"
 	case AlertMissed:
 		if n.Count > 1 {
-			return fmt.Sprintf("missed %d fires", n.Count)
+			return fmt.Sprintf("missed %d fires", n.Count) + n.why()
 		}
-		return "missed a fire"
+		return "missed a fire" + n.why()
 	case AlertLate:
-		return "is late" + by(n.LateBy)
+		return "is late" + by(n.LateBy) + n.why()
 	case AlertOverrun:
-		return "runs too long" + by(n.LateBy)
+		return cmp.Or(n.Error, "runs too long")
 	case AlertNoSuccess:
 		return n.Error
 	case AlertObjective:
@@ -91,28 +94,34 @@ func (n AlertNotification) firing() string {
 	return "needs attention: " + string(n.Condition)
 }
 
-// resolved describes the recovery, after the name of the job.
+// resolved describes the recovery, after the name of the job. It says what ended, because it may be the only message: one
+// about a condition that ended at once is overtaken.
 func (n AlertNotification) resolved() string {
 	switch n.Condition {
-	case AlertFailure, AlertNoSuccess:
+	case AlertFailure:
+		return "succeeds again after " + input.Count(n.Count, "failure")
+	case AlertNoSuccess:
 		return "succeeds again"
 	case AlertMissed:
-		return "misses no fire any more"
+		return "missed " + input.Count(n.Count, "fire") + ", and misses no more"
 	case AlertLate:
-		return "is no longer late"
+		return "was late, and is no longer"
 	case AlertOverrun:
-		return "no longer runs too long"
+		return "ran too long, and no longer does"
 	case AlertObjective:
 		return "keeps to its objective again"
 	}
 	return "is all right again: " + string(n.Condition)
 }
 
+// why returns the error in words that follow the problem.
+func (n AlertNotification) why() string { return strings.TrimSuffix(": "+input.OneLine(n.Error), ": ") }
+
 func by(late input.Duration) string {
 	if late <= 0 {
 		return ""
 	}
-	return " by " + input.Duration(late.Std().Round(time.Millisecond)).String()
+	return " by " + late.Rounded()
 }
 
 // fact is a line of a message for people.
@@ -229,11 +238,15 @@ func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) 
 
 // summary is the title and, if the title does not have it, the error.
 func (n AlertNotification) summary() string {
-	title := n.Title()
-	if n.Error == "" || strings.HasSuffix(title, n.Error) {
-		return title
+	return strings.TrimSuffix(n.Title()+": "+n.untitled(), ": ")
+}
+
+// untitled returns the error, unless the title has it.
+func (n AlertNotification) untitled() string {
+	if strings.HasSuffix(n.Title(), n.Error) {
+		return ""
 	}
-	return title + ": " + n.Error
+	return n.Error
 }
 
 // Bounds of a message to Slack. Slack allows 3,000 characters in a section, 2,000 in a field of one, and some 13,000 in all
@@ -284,7 +297,7 @@ func (n AlertNotification) Slack() []byte {
 	}
 	blocks := []slackBlock{{Type: "section", Fields: fields}}
 	add := func(text slackText) { blocks = append(blocks, slackBlock{Type: "section", Text: &text}) }
-	for _, f := range given(fact{"", n.Error}, fact{"Response: ", n.Response}, fact{"", n.JobDescription}) {
+	for _, f := range given(fact{"", n.untitled()}, fact{"Response: ", n.Response}, fact{"", n.JobDescription}) {
 		add(plainText(f.name+f.value, slackError))
 	}
 	var links []string

@@ -29,17 +29,27 @@ func failureNotification() AlertNotification {
 func TestTitlesOfNotifications(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(n *AlertNotification){
-		"Job payments/settle failed":                        func(*AlertNotification) {},
-		"Job payments/settle failed 3 times in a row":       func(n *AlertNotification) { n.Count = 3 },
-		"Job payments/settle still fails: 8 times in a row": func(n *AlertNotification) { n.Count, n.Transition = 8, AlertStillFiring },
-		"Job payments/settle succeeds again":                func(n *AlertNotification) { n.Transition = AlertResolved },
-		"Job payments/settle missed a fire":                 func(n *AlertNotification) { n.Condition = AlertMissed },
-		"Job payments/settle is late by 1m30s": func(n *AlertNotification) {
-			n.Condition, n.LateBy = AlertLate, input.Duration(90*time.Second)
+		"Job payments/settle failed":                         func(*AlertNotification) {},
+		"Job payments/settle failed 3 times in a row":        func(n *AlertNotification) { n.Count = 3 },
+		"Job payments/settle still fails: 8 times in a row":  func(n *AlertNotification) { n.Count, n.Transition = 8, AlertStillFiring },
+		"Job payments/settle succeeds again after 1 failure": func(n *AlertNotification) { n.Transition = AlertResolved },
+		"Job payments/settle missed 132 fires, and misses no more": func(n *AlertNotification) {
+			n.Condition, n.Transition, n.Count = AlertMissed, AlertResolved, 132
 		},
-		"Job payments/settle is no longer late": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
-		"Job payments/settle runs too long":     func(n *AlertNotification) { n.Condition = AlertOverrun },
-		"Test of alert payments/on-call":        func(n *AlertNotification) { n.Transition = AlertTest },
+		"Alert on-call of job payments/settle (failure) has ended: the job was deleted": func(n *AlertNotification) {
+			n.Transition, n.Reason = AlertResolved, "the job was deleted"
+		},
+		"Job payments/settle missed a fire: node a could not reach the database": func(n *AlertNotification) {
+			n.Condition, n.Error = AlertMissed, "node a could not reach the database"
+		},
+		"Job payments/settle is late by 1m30s: it waits for a slot of its job": func(n *AlertNotification) {
+			n.Condition, n.LateBy, n.Error = AlertLate, input.Duration(90*time.Second+147*time.Millisecond), "it waits for a slot of its job"
+		},
+		"Job payments/settle was late, and is no longer": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
+		"Job payments/settle has run for 1m4s, allowed are 1m0s": func(n *AlertNotification) {
+			n.Condition, n.Error = AlertOverrun, "has run for 1m4s, allowed are 1m0s"
+		},
+		"Test of alert payments/on-call": func(n *AlertNotification) { n.Transition = AlertTest },
 		"Job payments/settle has not succeeded since 2026-03-01T02:01:00.000Z": func(n *AlertNotification) {
 			n.Condition, n.Error = AlertNoSuccess, "has not succeeded since 2026-03-01T02:01:00.000Z"
 		},
@@ -218,6 +228,11 @@ func TestMessagesLinkToTheConsoleAndTheRunbook(t *testing.T) {
 	event := pagerDutyOf(t, n, "")
 	if event.ClientURL != want.Run || len(event.Links) != 4 || event.Links[1] != (pagerDutyLink{n.RunbookURL, "Runbook"}) {
 		t.Errorf("PagerDuty gets client_url %s and links %v", event.ClientURL, event.Links)
+	}
+	n.Run = "" // no node has claimed the fire
+	n = n.From("db2", console)
+	if want := at + "apps/payments/jobs/settle/triggers/nightly/explain?at=2026-03-01T02%3A00%3A00.000Z"; n.Links.Run != want {
+		t.Errorf("a fire without a run links to %s, want %s", n.Links.Run, want)
 	}
 }
 

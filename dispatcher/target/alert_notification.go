@@ -28,7 +28,8 @@ type AlertNotification struct {
 	// Count is how often in a row it was met since then, such as the failures; 0 for conditions without a count.
 	Count int `json:"count,omitempty"`
 	// Trigger, Run, Class, Error and ScheduledAt describe the run, or the missed fire, that caused the transition.
-	// Otherwise they are empty, except that for an objective, Error says how fast the error budget burns.
+	// Otherwise they are empty, except that Error says why a fire is late, how long a run takes, how fast an error budget
+	// burns, or what blocks a job and what to do. Run has the slot then.
 	Trigger     string     `json:"trigger,omitempty"`
 	Run         string     `json:"run,omitempty"`
 	Class       run.Class  `json:"class,omitempty"`
@@ -60,6 +61,7 @@ type AlertNotification struct {
 
 // AlertLinks are URLs of the console for a notification; empty where it names no such thing.
 type AlertLinks struct {
+	// Run is the page of the run, or, if the fire had no run yet, the page that says what became of the fire.
 	Run   string `json:"run,omitempty"`
 	Job   string `json:"job,omitempty"`
 	Alert string `json:"alert,omitempty"`
@@ -77,7 +79,13 @@ func (n AlertNotification) From(installation string, console *url.URL) AlertNoti
 		n.Links.Run = console.JoinPath("console", "runs", n.Run).String()
 	}
 	if n.Job != "" {
-		n.Links.Job = app.JoinPath("jobs", n.Job).String()
+		job := app.JoinPath("jobs", n.Job)
+		n.Links.Job = job.String()
+		if n.Run == "" && n.Trigger != "" && n.ScheduledAt != nil {
+			fire := job.JoinPath("triggers", n.Trigger, "explain")
+			fire.RawQuery = url.Values{"at": {input.FormatInstant(*n.ScheduledAt)}}.Encode()
+			n.Links.Run = fire.String()
+		}
 	}
 	return n
 }
@@ -88,7 +96,11 @@ func (n AlertNotification) links() []fact {
 	if n.Links != nil {
 		pages = *n.Links
 	}
-	return given(fact{"Run", pages.Run}, fact{"Runbook", n.RunbookURL}, fact{"Job", pages.Job}, fact{"Alert", pages.Alert})
+	label := "Run"
+	if n.Run == "" {
+		label = "Fire"
+	}
+	return given(fact{label, pages.Run}, fact{"Runbook", n.RunbookURL}, fact{"Job", pages.Job}, fact{"Alert", pages.Alert})
 }
 
 // AlertCondition is a condition that an alert watches.

@@ -300,6 +300,8 @@ CREATE TABLE trigger_clock (
   node_labels       TEXT     NOT NULL     -- as triggers has it
 ) WITH (fillfactor = 70);
 CREATE INDEX trigger_clock_due ON trigger_clock (due_at, id) WHERE off = 0 AND due_at IS NOT NULL;
+-- The fires that wait for a node with the labels of their job, for those that look for what is late.
+CREATE INDEX trigger_clock_unserved ON trigger_clock (due_at, id) WHERE off = 8 AND due_at IS NOT NULL;
 -- The fixed delays whose run is in flight, or has ended and has no next fire yet.
 CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_fire_time IS NULL AND state = 'waiting';
 

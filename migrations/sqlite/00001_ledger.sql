@@ -272,6 +272,8 @@ CREATE TABLE trigger_clock (
 
 CREATE INDEX trigger_clock_due ON trigger_clock (due_at, id) WHERE off = 0 AND due_at IS NOT NULL;
 
+CREATE INDEX trigger_clock_unserved ON trigger_clock (due_at, id) WHERE off = 8 AND due_at IS NOT NULL;
+
 CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_fire_time IS NULL AND state = 'waiting';
 
 CREATE TABLE label_sets (

@@ -111,11 +111,12 @@ func New(parts Parts) *Chores {
 	// Nodes that serve other apps count for themselves.
 	upcoming := strings.Join(append([]string{dispatcher.LockUpcoming}, c.Options.Apps...), "/")
 	c.rows = []chore{
-		{name: "work for the fleet", step: c.workForFleet},
 		{name: "skip after a rollback", step: c.handleRollback},
 		{name: "follow the installation's time zones", step: c.switchZones},
 		{name: "reschedule for time zones", every: zonesInterval, last: &c.zonesAt, step: c.rescheduleForZones},
 		{name: "settle misfires", may: c.Fleet.Active, step: c.SettleMisfires},
+		// After it, so that alerts tell of missed fires and not of late ones before.
+		{name: "work for the fleet", step: c.workForFleet},
 		{name: "reclaim runs", every: reclaimInterval, last: &c.reclaimAt, early: c.missesRuns, step: c.Reclaim},
 		{name: "try again what is set aside", step: c.retrySetAside},
 		{name: "settle attempts that are not here", every: reclaimInterval, last: &c.left.at, early: c.missesAttempts, step: c.settleLeft},

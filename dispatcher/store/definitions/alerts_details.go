@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -149,13 +150,13 @@ func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error)
 }
 
 // NextFires returns how to find the next scheduled time of a job, as alert.Facts.Next, and whether a pause or a switch of
-// each of its triggers keeps all of them from firing.
+// each of its triggers keeps all of them from firing. For a job without triggers, next is nil and held is true.
 func (s *Store) NextFires(ctx context.Context, j *Judgement, job *JudgedJob) (
 	next func(after time.Time) (time.Time, bool), held bool, err error,
 ) {
 	read, err := s.readJob(ctx, j, job.App, job.Name, "")
-	if err != nil || read.Err != nil {
-		return nil, false, err
+	if err != nil || read.Err != nil || len(read.Triggers) == 0 {
+		return nil, err == nil && read.Err == nil, err
 	}
 	_, calendars, err := calendarsOf(ctx, j, job.App, read.Job)
 	if err != nil {
@@ -170,17 +171,22 @@ func (s *Store) NextFires(ctx context.Context, j *Judgement, job *JudgedJob) (
 		if err != nil {
 			return nil, false, nil //nolint:nilerr // the trigger shows it, and the time counts as without a schedule
 		}
-		if _, delayed := parsed.FixedDelay(); delayed {
+		if _, delayed := parsed.FixedDelay(); delayed && t.State == dispatcher.TriggerComplete {
+			continue
+		} else if delayed {
 			return nil, false, nil // its next fire depends on the end of a run
 		}
 		schedules = append(schedules, parsed)
 	}
-	return func(after time.Time) (first time.Time, ok bool) {
-		for _, s := range schedules {
-			if next, fires := s.Next(after); fires && (!ok || next.Before(first)) {
-				first, ok = next, true
-			}
+	return func(after time.Time) (time.Time, bool) { return firstAfter(schedules, after) }, len(schedules) == 0, nil
+}
+
+// firstAfter returns the first scheduled time of any of the schedules after an instant; ok is false if there is none.
+func firstAfter(schedules []*schedule.Schedule, after time.Time) (first time.Time, ok bool) {
+	for _, s := range schedules {
+		if next, fires := s.Next(after); fires && (!ok || next.Before(first)) {
+			first, ok = next, true
 		}
-		return first, ok
-	}, len(read.Triggers) > 0 && len(schedules) == 0, nil
+	}
+	return first, ok
 }

@@ -196,7 +196,9 @@ func (j *Judgement) RuleOf(a *storedAlert, job *JudgedJob, condition target.Aler
 	rule, has = a.RuleOf(condition, j.At)
 	if job != nil && (condition == target.AlertLate || condition == target.AlertNoSuccess) {
 		_, failure := j.TrackOf(a, job, target.AlertFailure)
-		rule.Failing = failure.Firing && failure.Open
+		if rule.Failing = failure.Firing && failure.Open; !failure.Firing {
+			rule.FailedTo = failure.Since
+		}
 	}
 	return rule, has
 }

@@ -168,6 +168,16 @@ func DueListsOf(apps, labels []string, jobs []int64) []any {
 	return []any{ids, sets, append(jobs, make([]int64, rows-len(jobs))...)}
 }
 
+// Unclaimed is a page of the clocks c of due triggers that satisfy a condition, by due_at and id: of those that nodes poll,
+// and of those that require labels that no live node has. Each half reads an index of its own.
+func Unclaimed(condition, limit string) string {
+	half := func(off string) string {
+		return `SELECT * FROM (SELECT c.due_at, c.id, c.next_fire_time, c.misfire_after, c.off FROM trigger_clock AS c
+			WHERE c.off = ` + off + ` AND c.due_at IS NOT NULL` + condition + ` ORDER BY c.due_at, c.id LIMIT ` + limit + `) AS c`
+	}
+	return half("0") + ` UNION ALL ` + half("8") + ` ORDER BY due_at, id LIMIT ` + limit
+}
+
 // OverdueApps finds the apps of overdue triggers that a node may settle. The index has no entries of disabled apps
 // and of labels that no node has.
 // $2 number of apps, $3 the least due time

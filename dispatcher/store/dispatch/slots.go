@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -421,8 +422,7 @@ func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (b
 
 // AddFirstStarts adds the start of their first attempt to the runs of a page that were retried, or wait for a retry.
 func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.Run) error {
-	of := make(map[string]*run.Run, len(runs))
-	k := db.NewKeys(len(runs))
+	of := make(map[run.Key]*run.Run, len(runs))
 	for i := range runs {
 		r := &runs[i]
 		if r.Attempt < 1 || r.Attempt == 1 && r.State != run.Retrying {
@@ -432,27 +432,38 @@ func AddFirstStarts(ctx context.Context, f db.Flavor, q db.Querier, runs []run.R
 		if err != nil {
 			return err
 		}
-		k.Add(key, 0, 0)
-		of[r.ID] = r
+		of[key] = r
 	}
-	if len(of) == 0 {
-		return nil
+	starts, err := FirstStarts(ctx, f, q, slices.Collect(maps.Keys(of)))
+	for key, at := range starts {
+		of[key].FirstStartedAt = &at
+	}
+	return err
+}
+
+// FirstStarts returns when the first attempts of runs began that were followed by another one.
+func FirstStarts(ctx context.Context, f db.Flavor, q db.Querier, keys []run.Key) (map[run.Key]time.Time, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	k := db.NewKeys(len(keys))
+	for _, key := range keys {
+		k.Add(key, 0, 0)
 	}
 	// $1 first day, $2 end of the last, from $3 on: the keys
 	query := f.Rows(0, 3, "", db.KeyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.started_at
 		FROM b JOIN attempts AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind
 			AND r.attempt = 1` + db.Within
+	starts := make(map[run.Key]time.Time, len(keys))
 	err := db.EachRow(ctx, q, func(row db.Scanner) error {
 		var key run.Key
 		var at time.Time
 		err := row.Scan(db.KeyRefs(&key, db.InstantColumn(&at))...)
-		if run := of[key.String()]; run != nil {
-			run.FirstStartedAt = &at
-		}
+		starts[key] = at
 		return err
 	}, query, db.DatedIn(f, k.At, k.Trigger, k.Kind)...)
 	if err != nil {
-		return fmt.Errorf("read the first attempts of %d runs: %w", len(of), err)
+		return nil, fmt.Errorf("read the first attempts of %d runs: %w", len(keys), err)
 	}
-	return nil
+	return starts, nil
 }

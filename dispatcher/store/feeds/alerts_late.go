@@ -1,7 +1,9 @@
 package feeds
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -40,14 +43,54 @@ func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.Ju
 	return job.ChangedAt, nil
 }
 
+// heldByPauses reports whether pauses of the trigger, its job or its app held missed fires: the first, and all until at most
+// misfire_after before the last, so that nothing else made that one miss.
+func heldByPauses(ctx context.Context, j *definitions.Judgement, e *dispatch.PendingEnd, last time.Time) (bool, error) {
+	first := e.Key.ScheduledAt.UnixMilli()
+	// $1 app, $2 the first missed fire
+	const ofApp = `SELECT ` + definitions.PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2) ORDER BY p.paused_at`
+	pauses, err := db.Collect(ctx, j, definitions.ScanAppPause, ofApp, e.AppID, first)
+	if err != nil {
+		return false, err
+	}
+	// $1 job, $2 trigger, $3 the first missed fire, $4 now
+	const revisions = `SELECT r.from_at, coalesce(r.to_at, $4), r.misfire_after, r.paused, r.labels FROM trigger_revisions AS r
+		WHERE r.job_id = $1 AND r.id = $2 AND (r.to_at IS NULL OR r.to_at > $3) ORDER BY r.from_at`
+	until, misfireAfter := first, int64(0)
+	err = db.EachRow(ctx, j, func(row db.Scanner) error {
+		var from, to int64
+		var paused bool
+		var labels input.Labels
+		err := row.Scan(&from, &to, &misfireAfter, &paused, db.LabelsColumn(&labels))
+		if paused && from <= until {
+			until = max(until, to)
+		}
+		for _, p := range dispatcher.HeldBy(pauses, labels) {
+			if ended := db.OrZero(db.Zeroable(p.EndedAt)); max(from, p.PausedAt.UnixMilli()) <= until {
+				until = max(until, min(to, cmp.Or(ended, to)))
+			}
+		}
+		return err
+	}, revisions, e.JobID, e.Key.TriggerID, first, j.At.UnixMilli())
+	return until > first && last.UnixMilli()-misfireAfter <= until, err
+}
+
 // lateFire is a fire that may be late according to its alerts.
 type lateFire struct {
 	trigger, job int64
 	scheduled    time.Time
 	after        *int64 // jobs.alert_late_after
+	unclaimed    string // name of the trigger of a fire that no node has claimed, so that it has no run; else empty
 	// waits means that the fire was claimed: its run waits for a slot, its host or a rate. Ignored for paused jobs.
 	waits bool
+	// unserved means that no live node has the labels of the job. Then the fire counts as missed after missedAfter milliseconds.
+	unserved    bool
+	missedAfter *int64
 }
+
+// exceeds reports whether a time is longer than some milliseconds; nil: without a bound.
+func exceeds(by time.Duration, most *int64) bool { return most != nil && by.Milliseconds() > *most }
 
 func (f lateFire) key() run.Key {
 	return run.Key{TriggerID: f.trigger, ScheduledAt: f.scheduled, Kind: run.KindSchedule}
@@ -60,7 +103,7 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 	if after == nil {
 		return nil, nil
 	}
-	const wanted = `SELECT 1 FROM jobs WHERE alert_late_after IS NOT NULL LIMIT 1`
+	const wanted = `SELECT 1 FROM jobs WHERE alert_late_after IS NOT NULL UNION ALL SELECT 1 FROM label_sets WHERE NOT served LIMIT 1`
 	if _, found, err := db.First(ctx, s.db.Read, db.ScanInt, wanted); err != nil || !found {
 		return nil, err
 	}
@@ -75,7 +118,7 @@ func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit 
 	}
 	var late []lateFire
 	for _, f := range append(fires, waiting...) {
-		if f.after != nil && now.Sub(f.scheduled).Milliseconds() > *f.after {
+		if by := now.Sub(f.scheduled); exceeds(by, f.after) || exceeds(by, f.missedAfter) {
 			late = append(late, f)
 		}
 	}
@@ -105,19 +148,17 @@ func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, no
 		return nil, nil
 	}
 	// $1 a second ago, which no late_after is less than, $2 and $3 the last of the page before, $4 limit
-	const late = `SELECT c.due_at, c.id, c.next_fire_time, t.job_id, j.alert_late_after FROM (SELECT c.due_at, c.id, c.next_fire_time
-			FROM trigger_clock AS c WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1 AND (c.due_at, c.id) > ($2, $3)
-			ORDER BY c.due_at, c.id LIMIT $4) AS c
+	late := `SELECT c.due_at, c.id, c.next_fire_time, t.job_id, j.alert_late_after, t.name, c.off <> 0, CASE
+			WHEN c.off <> 0 AND j.follows & 8 <> 0 AND coalesce(t.misfire_policy, '') <> 'fire_all'
+				THEN c.misfire_after + (c.due_at - c.next_fire_time) END
+		FROM (` + dispatch.Unclaimed(` AND c.due_at <= $1 AND (c.due_at, c.id) > ($2, $3)`, `$4`) + `) AS c
 		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`
-	dueAt := int64(0)
-	if !next.DueAt.IsZero() {
-		dueAt = next.DueAt.UnixMilli()
-	}
 	fires, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (f lateFire, err error) {
-		err = row.Scan(db.InstantColumn(&next.DueAt), &next.TriggerID, db.InstantColumn(&f.scheduled), &f.job, &f.after)
+		err = row.Scan(db.InstantColumn(&next.DueAt), &next.TriggerID, db.InstantColumn(&f.scheduled), &f.job, &f.after,
+			&f.unclaimed, &f.unserved, &f.missedAfter)
 		f.trigger = next.TriggerID
 		return f, err
-	}, late, now.UnixMilli()-time.Second.Milliseconds(), dueAt, next.TriggerID, limit)
+	}, late, now.UnixMilli()-time.Second.Milliseconds(), db.OrZero(next.DueAt), next.TriggerID, limit)
 	next.AllDue = len(fires) < limit
 	return fires, err
 }
@@ -166,7 +207,7 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 		}
 		for _, f := range fires {
 			if job := j.Jobs[f.job]; job != nil && !job.Deleted && (job.Watched || !f.waits) {
-				if err := judgeLate(ctx, j, job, f.key()); err != nil {
+				if err := judgeLate(ctx, j, job, f); err != nil {
 					return err
 				}
 			}
@@ -178,24 +219,29 @@ func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 }
 
 // judgeLate makes the alerts of a job fire because a fire has not begun in time.
-func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, late run.Key) error {
-	if job.LateAfter == nil || j.At.Sub(late.ScheduledAt).Milliseconds() <= *job.LateAfter {
-		return nil
-	}
+func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, late lateFire) error {
 	from, err := owedFrom(ctx, j, job)
 	if err != nil {
 		return err
 	}
-	facts := alert.Facts{Late: late, LateSince: input.Later(late.ScheduledAt, from)}
+	facts := alert.Facts{Late: alert.Case{Key: late.key(), Since: input.Later(late.scheduled, from)}, Unclaimed: late.unclaimed}
+	if facts.Late.Why, err = late.why(ctx, j); err != nil {
+		return err
+	}
+	by := j.At.Sub(facts.Late.Since)
+	facts.Missed = exceeds(by, late.missedAfter)
 	for _, a := range job.Alerts {
-		rule, has := j.RuleOf(a, job, target.AlertLate)
-		id, track := j.TrackOf(a, job, target.AlertLate)
-		if !has || track.Waits || j.At.Sub(facts.LateSince) <= a.LateAfter.Std() {
-			continue
+		for _, condition := range []target.AlertCondition{target.AlertLate, target.AlertMissed} {
+			rule, has := j.RuleOf(a, job, condition)
+			id, track := j.TrackOf(a, job, condition)
+			if !has || track.Waits || condition == target.AlertLate && by <= a.LateAfter.Std() ||
+				condition == target.AlertMissed && !facts.Missed {
+				continue
+			}
+			track.LookAt = j.At
+			next, made := track.Look(a.Alert, rule, facts, j.At)
+			j.Set(id, a, job, next, made)
 		}
-		track.LookAt = j.At
-		next, made := track.Look(a.Alert, rule, facts, j.At)
-		j.Set(id, a, job, next, made)
 	}
 	return nil
 }
@@ -203,15 +249,18 @@ func judgeLate(ctx context.Context, j *definitions.Judgement, job *definitions.J
 // readLate finds the earliest fire of each job that has not begun: one that no node has claimed, or whose run waits.
 func readLate(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// $1 now, from $2 on: ids
-	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT f.job_id, f.at, f.trigger_id FROM (
+	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT f.job_id, f.at, f.trigger_id, f.unclaimed, f.unserved FROM (
 		SELECT f.*, row_number() OVER (PARTITION BY f.job_id ORDER BY f.at, f.trigger_id) AS nth FROM (
-			SELECT t.job_id, c.next_fire_time AS at, t.id AS trigger_id FROM b JOIN triggers AS t ON t.job_id = b.id
-				JOIN trigger_clock AS c ON c.id = t.id WHERE c.off = 0 AND c.due_at <= $1 AND t.deleted_at IS NULL
-			UNION ALL SELECT r.job_id, r.scheduled_at, r.trigger_id FROM b JOIN live_runs AS r ON r.job_id = b.id
+			SELECT t.job_id, c.next_fire_time AS at, t.id AS trigger_id, t.name AS unclaimed, c.off <> 0 AS unserved
+				FROM b JOIN triggers AS t ON t.job_id = b.id
+				JOIN trigger_clock AS c ON c.id = t.id WHERE c.off IN (0, 8) AND c.due_at <= $1 AND t.deleted_at IS NULL
+			UNION ALL SELECT r.job_id, r.scheduled_at, r.trigger_id, '', FALSE FROM b JOIN live_runs AS r ON r.job_id = b.id
 				LEFT JOIN triggers AS t ON t.id = r.trigger_id
 				WHERE ` + notBegun + ` AND r.scheduled_at <= $1 AND ` + mayBegin + `) AS f) AS f
 		WHERE f.nth = 1`
-	fires, err := db.ReadRows(ctx, j, func(f *lateFire) []any { return []any{&f.job, db.InstantColumn(&f.scheduled), &f.trigger} },
+	fires, err := db.ReadRows(ctx, j, func(f *lateFire) []any {
+		return []any{&f.job, db.InstantColumn(&f.scheduled), &f.trigger, &f.unclaimed, &f.unserved}
+	},
 		read, append([]any{j.At.UnixMilli()}, j.Batch(jobs)...)...)
 	if err != nil {
 		return err
@@ -225,8 +274,29 @@ func readLate(ctx context.Context, j *definitions.Judgement, facts map[int64]ale
 		if err != nil {
 			return err
 		}
-		one.Late, one.LateSince = f.key(), input.Later(f.scheduled, from)
+		one.Late, one.Unclaimed = alert.Case{Key: f.key(), Since: input.Later(f.scheduled, from)}, f.unclaimed
+		if one.Late.Why, err = f.why(ctx, j); err != nil {
+			return err
+		}
 		facts[f.job] = one
 	}
 	return nil
+}
+
+// why says why the fire has not begun.
+func (f lateFire) why(ctx context.Context, j *definitions.Judgement) (string, error) {
+	if f.unserved {
+		return "no live node has the labels that its job requires", nil
+	}
+	if f.unclaimed != "" {
+		return "no node has claimed it", nil
+	}
+	r, err := reads.RunOf(ctx, j.Flavor, j, f.key().String())
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the run of a late fire: %w", err)
+	}
+	return "it " + cmp.Or(r.Waiting(), "is "+string(r.State)), nil
 }

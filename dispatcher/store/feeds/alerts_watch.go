@@ -139,7 +139,7 @@ func lookAtTrack(j *definitions.Judgement, id int64, facts map[int64]alert.Facts
 	}
 	job, alert := j.Jobs[track.JobID], j.Alerts[track.AlertID]
 	known := facts[track.JobID]
-	known.Watched = job.Watched && !known.Held
+	known.Watched = job.Watched && !(known.Held && (known.Next != nil || track.Condition == target.AlertMissed))
 	if job.ChangedAt.After(known.ChangedAt) {
 		known.ChangedAt = job.ChangedAt
 	}
@@ -166,7 +166,7 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 		case track.Condition == target.AlertNoSuccess && !track.Firing: // its text names the last success, however old
 		case track.Condition == target.AlertNoSuccess:
 			from = track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli()
-		case track.Condition == target.AlertFailure:
+		case track.Condition == target.AlertFailure || track.Condition == target.AlertMissed:
 			from = track.MetAt.Add(-time.Hour).UnixMilli()
 		default:
 			others[track.Condition] = append(others[track.Condition], track.JobID)
@@ -209,17 +209,19 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 // are young: they get rows among the live runs before they can take too long.
 func readRunning(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
-	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
+	read := j.Rows(0, 1, "", db.IDColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind, r.state FROM b
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + definitions.NotOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
-		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
+		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1, 'claimed'
+			FROM b JOIN (` + j.ClaimedFires() + `) AS f ON f.job_id = b.id`
 	return db.EachRow(ctx, j, func(row db.Scanner) error {
 		var job int64
 		var key run.Key
 		var since time.Time
-		err := row.Scan(&job, db.InstantColumn(&since), db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key))
-		if one := facts[job]; one.OldestSince.IsZero() || since.Before(one.OldestSince) {
-			one.Oldest, one.OldestSince = key, since
+		var state run.State
+		err := row.Scan(&job, db.InstantColumn(&since), db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &state)
+		if one := facts[job]; one.Oldest.Since.IsZero() || since.Before(one.Oldest.Since) {
+			one.Oldest, one.Accepted = alert.Case{Key: key, Since: since}, state == run.WaitingCallback
 			facts[job] = one
 		}
 		return err
@@ -239,19 +241,13 @@ func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]al
 	return err
 }
 
-// jobOfNoSuccess returns the job of a track that misses successes; nil for another track.
-func jobOfNoSuccess(j *definitions.Judgement, id int64) *definitions.JudgedJob {
-	if track, known := j.Tracks[id]; known && track.Condition == target.AlertNoSuccess {
-		return j.Jobs[track.JobID]
-	}
-	return nil
-}
-
-// addFires adds the schedules of jobs to their facts, if a success is missing.
+// addFires adds the schedules of jobs to their facts, if a success is missing, or a fire was.
 func (s *Store) addFires(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) (err error) {
 	for _, id := range ids {
-		job := jobOfNoSuccess(j, id)
-		if job == nil || j.Tracks[id].Firing || job.Deleted || !job.Watched {
+		track := j.Tracks[id]
+		job := j.Jobs[track.JobID]
+		wanted := track.Condition == target.AlertNoSuccess && !track.Firing || track.Condition == target.AlertMissed && track.Firing
+		if job == nil || !wanted || job.Deleted || !job.Watched {
 			continue
 		}
 		one := facts[job.ID]
@@ -271,8 +267,8 @@ const pausesLookedAt = 200
 func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) error {
 	ofApp := map[int64][]dispatcher.AppPause{}
 	for _, id := range ids {
-		job := jobOfNoSuccess(j, id)
-		if job == nil {
+		job := j.Jobs[j.Tracks[id].JobID]
+		if job == nil || j.Tracks[id].Condition != target.AlertNoSuccess {
 			continue
 		}
 		pauses, read := ofApp[job.AppID]

@@ -303,9 +303,14 @@ func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, 
 	leftOut := func(e *dispatch.PendingEnd) bool {
 		return e.Judged || e.Follows&run.FollowsAlerts == 0 || e.Key.Kind == run.KindBackfill || causes[e.Key].OfBackfill()
 	}
+	var retried []run.Key
 	for i := range ends {
-		if !leftOut(&ends[i]) {
-			ids = append(ids, ends[i].JobID)
+		if leftOut(&ends[i]) {
+			continue
+		}
+		ids = append(ids, ends[i].JobID)
+		if ends[i].Attempt > 1 {
+			retried = append(retried, ends[i].Key)
 		}
 	}
 	if len(ids) == 0 {
@@ -315,28 +320,48 @@ func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, 
 	if err != nil {
 		return 0, err
 	}
+	firsts, err := dispatch.FirstStarts(ctx, t, t, retried)
+	if err != nil {
+		return 0, err
+	}
 	for i := range ends {
 		e := &ends[i]
 		job := j.Jobs[e.JobID]
 		if job == nil || job.Deleted || leftOut(e) {
 			continue
 		}
-		end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, Attempt: e.Attempt,
-			EndedAt: e.EndedAt}
-		if e.StartedAt != nil {
-			end.StartedAt = *e.StartedAt
-			if err := noteOwed(ctx, j, job, &end); err != nil {
-				return 0, err
-			}
-		}
-		if e.Event() == run.OnMisfire {
-			document, err := documentOf(ctx, t, e)
-			if err != nil {
-				return 0, fmt.Errorf("read missed fires: %w", err)
-			}
-			end.Missed = max(document.Parent.Missed.Count, 1)
+		end, err := endOf(ctx, j, job, e, firsts)
+		if err != nil {
+			return 0, err
 		}
 		j.After(job, end)
 	}
 	return j.Finish(ctx)
+}
+
+// endOf is what alerts of a job judge by; firsts are when the first attempts of runs began.
+func endOf(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, e *dispatch.PendingEnd,
+	firsts map[run.Key]time.Time) (alert.End, error) {
+	end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, Attempt: e.Attempt,
+		EndedAt: e.EndedAt}
+	if e.StartedAt != nil {
+		end.StartedAt = *e.StartedAt
+		if first, ok := firsts[e.Key]; ok {
+			end.StartedAt = first
+		}
+		if err := noteOwed(ctx, j, job, &end); err != nil {
+			return end, err
+		}
+	}
+	if e.Event() == run.OnMisfire {
+		document, err := documentOf(ctx, j.Tx, e)
+		if err != nil {
+			return end, fmt.Errorf("read missed fires: %w", err)
+		}
+		end.Missed, end.Error = max(document.Parent.Missed.Count, 1), document.Parent.Reason
+		if end.Held, err = heldByPauses(ctx, j, e, document.Parent.Missed.To); err != nil {
+			return end, fmt.Errorf("read what held missed fires: %w", err)
+		}
+	}
+	return end, nil
 }

@@ -102,16 +102,15 @@ func (l *looker) misfires(ctx context.Context) (err error) {
 	return err
 }
 
-// overdue finds triggers that are due and not claimed, as the poll does.
+// overdue finds triggers that are due and not claimed, also those that no node serves.
 func (l *looker) overdue(ctx context.Context) (err error) {
 	args := definitions.StatementArgs{l.at.Add(-view.OverdueAfter).UnixMilli()}
-	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
-		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
+	due := dispatch.Unclaimed(` AND c.due_at <= $1`+l.ofApps(`c.app_id`, &args), strconv.Itoa(shownMost))
 	l.found.Overdue, err = foundFirst(ctx, l, func(row db.Scanner) (t view.OverdueTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, db.InstantColumn(&t.NextFireTime), db.InstantColumn(&t.DueAt))
 		t.Overdue = input.Duration(l.at.Sub(t.DueAt))
 		return t, err
-	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+` LIMIT `+strconv.Itoa(shownMost)+`) AS c
+	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+`) AS c
 		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`, args...)
 	return err
 }

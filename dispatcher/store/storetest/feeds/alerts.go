@@ -28,9 +28,11 @@ func alertTests() tests {
 		"a notification has the response, the runbook and the last success":     testAlertDetails,
 		"an alert applies to the jobs that it selects":                          testAlertSelection,
 		"jobs of a large app follow a change of alerts in portions":             testAlertSweep,
-		"missed fires and their end are notified":                               testAlertMissed,
 		"runs that began late are notified":                                     testAlertLate,
 		"fires that have not begun in time are notified":                        testAlertLateNotBegun,
+		"a retry of a fire that began in time is not late":                      testAlertLateRetried,
+		"a fire that was late while its job failed is not told afterwards":      testAlertLateWhileFailing,
+		"a late fire that is counted as missed is no longer late":               testAlertLateThenMissed,
 		"fires that a pause has held are not notified as late":                  testAlertLateAfterPause,
 		"a late fire is told until it begins or is given up":                    testAlertLateUntilItBegins,
 		"runs that wait for a slot are notified as late":                        testAlertLateInQueue,
@@ -260,72 +262,6 @@ func testAlertSweep(_ *testing.T, f *wing) {
 	f.Expect("jobs that follow in the end", count(), jobs)
 }
 
-func testAlertMissed(_ *testing.T, f *wing) {
-	f.Watched("sync", nil)
-	a := fixture.Pager("night")
-	a.AlertConditionsOf = alert.AlertConditionsOf{Missed: true}
-	f.DeclareAlert(a, fixture.T0)
-	due := f.DueAll(fixture.T0.Add(time.Hour))[0]
-	advance := f.Advance(due)
-	advance.Then, advance.ThenDue = due.NextFireTime.Add(10*time.Minute), due.NextFireTime.Add(10*time.Minute)
-	_, err := f.Settle(f.Context(), dispatcher.SettleBatch{Node: fixture.NodeA, Token: f.NextToken(), Now: fixture.T0.Add(10 * time.Minute),
-		Settlements: []dispatcher.Settlement{{Advance: advance, To: due.NextFireTime.Add(9 * time.Minute), Count: 10,
-			Decision: dispatcher.DecisionSkip, Reason: "no node"}}})
-	f.Must(err)
-	f.FollowAll(fixture.T0.Add(10 * time.Minute))
-	f.Expect("what is told", f.told("night"), "sync missed firing")
-	f.Expect("how many fires were missed", f.notifications("night")[0].Count, 10)
-	f.Ends("sync", run.Failed)
-	f.Expect("what is told once fires run", f.told("night"), "sync missed firing, sync missed resolved")
-}
-
-func testAlertLate(_ *testing.T, f *wing) {
-	f.Watched("sync", nil)
-	f.lateAlert()
-	first := f.FireOf("sync")
-	f.RecordFollowed(first, fixture.Ended(run.Failed, first.ScheduledAt.Add(time.Minute)))
-	f.FollowAll(first.ScheduledAt.Add(2 * time.Minute))
-	f.Expect("what is told of a run that began late", f.told("night"), "sync late firing")
-	f.Expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
-	f.Expect("what is told of its failure, which is another condition", f.notifications("night")[0].Error, "")
-	f.Ends("sync", run.Succeeded)
-	f.Expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
-}
-
-func testAlertLateNotBegun(_ *testing.T, f *wing) {
-	f.Watched("sync", nil)
-	f.lateAlert()
-	due := fixture.T0.Add(time.Minute)
-	f.Expect("notifications before the fire is late", f.watch(due.Add(10*time.Second)), 0)
-	f.Expect("notifications when it is", f.watch(due.Add(11*time.Second)), 1)
-	f.Expect("notifications while it is", f.watch(due.Add(20*time.Second)), 0)
-	f.Expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
-	f.RecordFollowed(f.FireOf("sync"), fixture.Ended(run.Succeeded, due.Add(25*time.Second)))
-	f.FollowAll(due.Add(26 * time.Second))
-	f.Expect("notifications once it has begun", f.watch(due.Add(30*time.Second)), 1)
-	f.Expect("what is told", f.told("night"), "sync late firing, sync late resolved")
-}
-
-// Fires that a pause of the job or of its app has held are not notified as late, until they are late again afterwards.
-func testAlertLateAfterPause(_ *testing.T, f *wing) {
-	f.Watched("sync", nil)
-	a := fixture.Pager("night")
-	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
-	f.DeclareAlert(a, fixture.T0)
-	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, input.Change{Now: fixture.T0.Add(30 * time.Second)})
-	f.Must(err)
-	f.Expect("notifications while a pause holds", f.watch(fixture.T0.Add(2*time.Minute)), 0)
-	resumed := fixture.T0.Add(3 * time.Minute)
-	f.Must(f.EndAppPause(f.Context(), "shop", pause.ID, input.Change{Now: resumed}))
-	f.Expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
-	held := f.FireOf("sync")
-	f.RecordFollowed(held, fixture.Ended(run.Succeeded, resumed.Add(9*time.Second)))
-	f.FollowAll(resumed.Add(9 * time.Second))
-	f.Expect("what is told of a run that a pause has held", f.told("night"), "")
-	f.Expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
-	f.Expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
-}
-
 func testAlertOverrun(_ *testing.T, f *wing) {
 	f.Watched("sync", nil)
 	a := fixture.Pager("night")
@@ -338,6 +274,7 @@ func testAlertOverrun(_ *testing.T, f *wing) {
 	_, err := f.UnfoldClaims(f.Context(), fixture.NodeA, time.Minute, begun.Add(5*time.Minute))
 	f.Must(err)
 	f.Expect("notifications when it takes longer", f.watch(begun.Add(5*time.Minute+time.Second)), 1)
+	f.Expect("what is told in words", f.notifications("night")[0].Title(), "Job shop/sync has run for 5m1s, allowed are 5m0s")
 	f.Expect("the run", f.notifications("night")[0].Run, held.String())
 	f.Expect("notifications while it takes longer", f.watch(begun.Add(10*time.Minute)), 0)
 	f.RecordFollowed(held, fixture.Ended(run.Succeeded, begun.Add(time.Second)))

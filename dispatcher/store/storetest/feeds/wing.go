@@ -16,6 +16,6 @@ type tests = map[string]func(*testing.T, *wing)
 // Tests returns the tests of the feeds.
 func Tests() fixture.Tests {
 	return fixture.In(func(f *fixture.Fixture) *wing { return &wing{f} },
-		deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),
+		deadLetterTests(), alertTests(), missedTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),
 		backfillScheduleTests())
 }

@@ -25,6 +25,7 @@ func overviewTests() tests {
 		"an overview shows the latest run":                         testSummaryRuns,
 		"an overview shows the health of jobs, up to a bound":      testHealthOfJobs,
 		"an overview shows causes for attention":                   testAttention,
+		"fires that no node serves need attention":                 testAttentionUnserved,
 		"an overview of an app shows only that app":                testAttentionOfApp,
 		"an overview shows budgets that burn":                      testAttentionObjectives,
 		"an overview distinguishes nodes that left from dead ones": testAttentionNodes,

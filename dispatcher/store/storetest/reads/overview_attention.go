@@ -2,6 +2,7 @@ package reads
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,27 @@ func testAttentionOfApp(_ *testing.T, f *wing) {
 	f.Ends("waits", run.Failed)
 	f.Expect("of another app", f.attention(fixture.Minutes(60), "quiet"), "")
 	f.Expect("the alert", strings.Contains(f.attention(fixture.Minutes(60), "quiet", "shop"), "alert shop/night waits failure"), true)
+}
+
+// testAttentionUnserved: fires that wait for a node with labels that no live node has are among the oldest.
+func testAttentionUnserved(_ *testing.T, f *wing) {
+	f.PutEvery("served", time.Minute)
+	for name, start := range map[string]int{"earlier": 0, "later": 2, "paused": 0} {
+		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Hour, fixture.Minutes(start))})
+		j.NodeLabels = input.Labels{"disk": "ssd"}
+		f.Put(j, fixture.T0.Add(-time.Minute))
+	}
+	f.DeclareApp("quiet")
+	f.Must(f.PauseJob(f.Context(), "shop", "paused", "", true, fixture.At(fixture.T0)))
+	due := func(apps ...string) string {
+		lines := strings.Split(f.attention(fixture.Minutes(3), apps...), "\n")
+		return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "overdue") }), ", ")
+	}
+	f.Expect("overdue triggers", due("shop"), "overdue earlier/tick 3m0s, overdue served/tick 2m0s, overdue later/tick 1m0s")
+	f.Expect("overdue triggers of another app", due("quiet"), "")
+	f.Must(f.Register(f.Context(), dispatcher.Node{ID: fixture.NodeB, Labels: input.Labels{"disk": "ssd"}}, fixture.Minutes(3)))
+	f.Expect("overdue triggers once a node has the labels", due("shop"),
+		"overdue earlier/tick 3m0s, overdue served/tick 2m0s, overdue later/tick 1m0s")
 }
 
 func testAttentionObjectives(_ *testing.T, f *wing) {
