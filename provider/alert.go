@@ -63,6 +63,8 @@ var alertRows = binding.Of(binding.Fresh[alert.Alert],
 	binding.Bool("objective", func(a *alert.Alert) *bool { return &a.Objective }, binding.Default, "Whether to tell when the error "+
 		"budget of a job's `objective` burns at least 14.4 times as fast as it may over 1h and over 5m, or 6 times over 6h and over "+
 		"30m. Jobs without an objective are left out.", orFailure),
+	binding.Bool("blocked", func(a *alert.Alert) *bool { return &a.Blocked }, binding.Default, "Whether to tell when no fire of a job "+
+		"runs, because one run has had its slot for ten minutes and for three times as long as its runs take.", orFailure),
 	binding.Bool("recovery", func(a *alert.Alert) *bool { return &a.Recovery }, binding.Default, "Whether to tell when a condition "+
 		"no longer holds."),
 	binding.Blocks("mute", binding.Nested(func(a *alert.Alert) *[]alert.MuteWindow { return &a.Mutes }, muteRows), binding.Optional,

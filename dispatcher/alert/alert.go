@@ -80,6 +80,9 @@ type AlertConditionsOf struct {
 	// Objective: the error budget of a job burns so fast that somebody should look; see ObjectiveBurn. Jobs without an objective
 	// are left out.
 	Objective bool `json:"objective,omitempty"`
+	// Blocked: the fires of the job only wait or are skipped, because a run has had its slot for unusually long. It ends
+	// when the job may run again.
+	Blocked bool `json:"blocked,omitempty"`
 }
 
 // Failures decide when failures of a job are notified.
@@ -198,9 +201,9 @@ func (a Alert) checkSelection(problems *input.Problems) {
 }
 
 func (c AlertConditionsOf) check(problems *input.Problems) {
-	if c.Failure == nil && !c.Missed && c.LateAfter == 0 && c.OverrunAfter == 0 && c.NoSuccessFor == 0 && !c.Objective {
+	if c.Failure == nil && !c.Missed && c.LateAfter == 0 && c.OverrunAfter == 0 && c.NoSuccessFor == 0 && !c.Objective && !c.Blocked {
 		problems.Add("/failure", input.CodeRequired,
-			"alert watches nothing; give failure, missed, late_after, overrun_after, no_success_for or objective, or several of them")
+			"alert watches nothing; give failure, missed, late_after, overrun_after, no_success_for, objective or blocked, or several of them")
 	}
 	if f := c.Failure; f != nil {
 		input.CheckRange(problems, "/failure/after", max(f.After, 1), 1, MaxFailures)

@@ -51,6 +51,8 @@ type Facts struct {
 	// the run waits for the callback.
 	Oldest   Case
 	Accepted bool
+	// Blocked is the run that blocks the job, since when it has the slot, and what to do.
+	Blocked Case
 	// Burn is the state of the job's error budget; nil if the job has no objective, or no fires are counted yet.
 	Burn *dispatcher.ObjectiveBurn
 }
@@ -98,9 +100,9 @@ func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []M
 		if relevant = end.State == run.Succeeded; relevant {
 			t = t.measuredFrom(end.EndedAt, alert.NoSuccessFor.Std())
 		}
-	case target.AlertOverrun:
+	case target.AlertOverrun, target.AlertBlocked:
 		if t.Firing {
-			t.LookAt = now // another run may take too long, too
+			t.LookAt = now // another run may take too long, too, or have the slot
 		}
 	}
 	if !relevant || seen.Met == 0 && !t.Armed() {
@@ -220,6 +222,8 @@ func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, 
 		t, seen = t.lookForOverrun(alert.OverrunAfter.Std(), facts, now)
 	case target.AlertObjective:
 		t, seen = t.lookForBurn(facts.Burn, now)
+	case target.AlertBlocked:
+		t, seen = t.lookForBlocker(facts, now)
 	}
 	if seen == nil {
 		return t.Check(rule, now)
@@ -385,6 +389,21 @@ func (t Track) lookForBurn(burn *dispatcher.ObjectiveBurn, now time.Time) (Track
 		return t, &Observation{Met: 1, At: burn.To, Error: burn.Why}
 	case t.Firing && !burn.Burns && !burn.Unsure:
 		return t, &Observation{At: burn.To}
+	}
+	return t, nil
+}
+
+// lookForBlocker fires while a run blocks the job.
+func (t Track) lookForBlocker(facts Facts, now time.Time) (Track, *Observation) {
+	t.LookAt = now.Add(lookSoon)
+	switch blocked := !facts.Blocked.Since.IsZero(); {
+	case blocked && !t.Firing:
+		return t, &Observation{Met: 1, At: facts.Blocked.Since, Run: facts.Blocked.String(), ScheduledAt: facts.Blocked.ScheduledAt,
+			LateBy: now.Sub(facts.Blocked.Since), Error: facts.Blocked.Why}
+	case !blocked && t.Firing:
+		return t, &Observation{At: now, Run: t.Run}
+	case !blocked && !t.KeptBack():
+		t.LookAt = time.Time{}
 	}
 	return t, nil
 }

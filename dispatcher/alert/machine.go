@@ -82,6 +82,8 @@ func (a Alert) RuleOf(condition target.AlertCondition, now time.Time) (rule Rule
 		has = a.NoSuccessFor > 0
 	case target.AlertObjective:
 		has = a.Objective
+	case target.AlertBlocked:
+		has = a.Blocked
 	}
 	return rule, has
 }

@@ -82,6 +82,9 @@ func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Objective {
 		all = append(all, v.fact("condition.objective", v.Texts.Text("condition.yes")))
 	}
+	if alert.Blocked {
+		all = append(all, v.fact("condition.blocked", v.Texts.Text("condition.yes")))
+	}
 	if w := alert.Destination.Webhook; w != nil && w.Severity != "" {
 		all = append(all, v.fact("alert.severity", string(w.Severity)))
 	}

@@ -90,6 +90,8 @@ func (n AlertNotification) firing() string {
 		return n.Error
 	case AlertObjective:
 		return "spends the error budget of its objective too fast"
+	case AlertBlocked:
+		return "does not run: one run has had its slot for " + input.Duration(n.LateBy.Std().Round(time.Second)).String()
 	}
 	return "needs attention: " + string(n.Condition)
 }
@@ -110,6 +112,8 @@ func (n AlertNotification) resolved() string {
 		return "ran too long, and no longer does"
 	case AlertObjective:
 		return "keeps to its objective again"
+	case AlertBlocked:
+		return "is no longer blocked"
 	}
 	return "is all right again: " + string(n.Condition)
 }

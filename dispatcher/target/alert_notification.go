@@ -35,7 +35,8 @@ type AlertNotification struct {
 	Class       run.Class  `json:"class,omitempty"`
 	Error       string     `json:"error,omitempty"`
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
-	// LateBy is how late the run began, or how long it has been overdue or running; 0 for other conditions.
+	// LateBy is how late the run began, or how long it has been overdue or running, or has had the slot of a blocked job; 0
+	// for other conditions.
 	LateBy input.Duration `json:"late_by,omitempty"`
 	// Response is the beginning of the response to the attempt that failed, on one line; empty for other conditions.
 	Response string `json:"response,omitempty"`
@@ -114,10 +115,11 @@ const (
 	AlertOverrun   AlertCondition = "overrun"    // a run takes too long
 	AlertNoSuccess AlertCondition = "no_success" // no run succeeded for a time
 	AlertObjective AlertCondition = "objective"  // the error budget of the job's objective burns too fast
+	AlertBlocked   AlertCondition = "blocked"    // no fire runs, because a run has had the slot for unusually long
 )
 
 // AlertConditions are all conditions.
-var AlertConditions = []AlertCondition{AlertFailure, AlertMissed, AlertLate, AlertOverrun, AlertNoSuccess, AlertObjective}
+var AlertConditions = []AlertCondition{AlertFailure, AlertMissed, AlertLate, AlertOverrun, AlertNoSuccess, AlertObjective, AlertBlocked}
 
 // AlertTransition is the event of a condition that a notification reports.
 type AlertTransition string

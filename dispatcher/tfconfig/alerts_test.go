@@ -35,7 +35,7 @@ func watched() tfconfig.Content {
 	every.Jobs, every.Labels = []string{"nightly"}, input.Labels{"tier": "critical"}
 	every.Failure = &alert.Failures{After: 3, RepeatEvery: 10}
 	every.Missed, every.Recovery, every.LateAfter = true, false, input.Duration(5*time.Minute)
-	every.Objective = true
+	every.Objective, every.Blocked = true, true
 	every.OverrunAfter, every.NoSuccessFor = input.Duration(2*time.Hour), input.Duration(26*time.Hour)
 	every.Mutes = []alert.MuteWindow{
 		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},

@@ -270,7 +270,7 @@ var needs = map[string][]string{
 	"app_name":        {"kind"},
 	"access_token":    {"kind"},
 	"body":            {"method", "format", "headers"},
-	"failure":         {"missed", "late_after", "overrun_after", "no_success_for", "objective"},
+	"failure":         {"missed", "late_after", "overrun_after", "no_success_for", "objective", "blocked"},
 	"routing_key":     {"format"},
 	"secret_url":      {"url"},
 	"severity":        {"format"},

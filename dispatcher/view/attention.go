@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -140,10 +141,31 @@ type Blockage struct {
 	Node *run.NodeID `json:"node,omitempty"`
 	// Ended is true if the run has ended, and only its slot was left. An operator can release it.
 	Ended bool `json:"ended,omitempty"`
+	// Callback is true if the run waits for the callback of its target. An operator can complete or fail it.
+	Callback bool `json:"callback,omitempty"`
 	// WaitsSince is when the first run that waits for the slot was scheduled; nil if none waits.
 	WaitsSince *time.Time `json:"waits_since,omitempty"`
 	// Skipped counts the later fires that were skipped, 1000 at most.
 	Skipped int `json:"skipped"`
+}
+
+// Why says who has the slot since when, what that does, and how to end it.
+func (b Blockage) Why() string {
+	why := fmt.Sprintf("run %s has had its slot since %s", b.Run, input.FormatInstant(b.Since))
+	if b.Node != nil {
+		why += fmt.Sprintf(" on node %s", b.Node)
+	}
+	why += fmt.Sprintf("; %d later fires were skipped", b.Skipped)
+	if b.WaitsSince != nil {
+		why += ", and others wait since " + input.FormatInstant(*b.WaitsSince)
+	}
+	if b.Ended {
+		return why + fmt.Sprintf("; the run has ended: free its slot with carillon slot release %s/%s --reason TEXT", b.App, b.Job)
+	}
+	if b.Callback {
+		return why + fmt.Sprintf("; it waits for the callback of its target: end it with carillon run complete %s or run fail %s", b.Run, b.Run)
+	}
+	return why + fmt.Sprintf("; if it hangs, cancel it with carillon run cancel %s", b.Run)
 }
 
 // A run has a slot for unusually long after BlockedAfter, so that short jobs do not come and go here, and after

@@ -74,6 +74,9 @@ func watchedBy(a alert.Alert) []string {
 	if a.Objective {
 		all = append(all, "objective")
 	}
+	if a.Blocked {
+		all = append(all, "blocked")
+	}
 	return all
 }
 
@@ -254,7 +257,7 @@ func (u untilFlags) end(now time.Time) (*time.Time, error) {
 type conditionFlags struct {
 	alertFlags
 	Job       string `arg:"" help:"Name of the job."`
-	Condition string `placeholder:"CONDITION" help:"Only this one: failure, missed, late, overrun, no_success, objective. Default: all that hold for the job."`
+	Condition string `placeholder:"CONDITION" help:"Only this one: failure, missed, late, overrun, no_success, objective, blocked. Default: all that hold for the job."`
 }
 
 // alertAcknowledgeCommand acknowledges active conditions of a job.

@@ -92,11 +92,7 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 			input.Count(o.Jobs, "job"), o.Host, o.Error)
 	})
 	addAll(t, "blocked", a.Blocked, func(b view.Blockage) (string, any, string) {
-		more := ""
-		if b.Ended {
-			more = "; it has ended: carillon slot release " + b.Run + " frees the slot"
-		}
-		return place(b.App, b.Job), b.Since, fmt.Sprintf("run %s has the slot, and %d fires were skipped%s", b.Run, b.Skipped, more)
+		return place(b.App, b.Job), b.Since, b.Why()
 	})
 	addAll(t, "group", a.Groups, func(g view.SilentGroup) (string, any, string) {
 		return place(g.App, g.Group), g.LeftAt, fmt.Sprintf("no endpoint for %s; drained: %d", input.Count(g.Jobs, "job"), g.Draining)

@@ -32,7 +32,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit in
 		do   func(context.Context, int, time.Time, *alert.AlertsWatched) error
 	}{
 		{"let jobs follow alerts", s.sweepAlertsOfApps},
-		{"look at states of alerts", s.lookAtAlerts},
+		{"look at states of alerts", s.lookAtAlerts}, {"find blocked jobs", s.findBlocked},
 	} {
 		if err := step.do(ctx, limit, now, &done); err != nil {
 			return done, nil, fmt.Errorf("%s: %w", step.name, err)
@@ -194,6 +194,7 @@ func factsOf(ctx context.Context, j *definitions.Judgement, ids []int64) (map[in
 		{"runs under way", target.AlertOverrun, readRunning},
 		{"fires that have not begun", target.AlertLate, readLate},
 		{"counts of objectives", target.AlertObjective, readBurns},
+		{"what blocks jobs", target.AlertBlocked, readBlockers},
 	} {
 		if len(others[more.of]) == 0 {
 			continue
@@ -237,6 +238,63 @@ func readBurns(ctx context.Context, j *definitions.Judgement, facts map[int64]al
 		one := facts[measured.ID]
 		one.Burn = new(measured.Burn(measured.Job))
 		facts[measured.ID] = one
+	}
+	return err
+}
+
+// findBlocked makes alerts evaluate jobs that a slot blocks; those without a firing alert come first.
+func (s *Store) findBlocked(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
+	// $3 limit
+	const followed = ` AND j.follows & 8 <> 0 ORDER BY EXISTS (SELECT 1 FROM alert_states AS a WHERE a.job_id = j.id AND a.firing
+		AND a.condition = '` + string(target.AlertBlocked) + `'), s.since LIMIT $3`
+	found, err := reads.BlockedJobs(ctx, s.db.Read, now, followed, []any{limit})
+	if err != nil {
+		return err
+	}
+	of := func(b reads.BlockedJob) string { return dispatch.JobItem(b.ID) }
+	found = dispatch.WithoutAsides(s.dispatch.Asides, dispatcher.WorkAlerts, found, of, now)
+	return dispatch.InParts(ctx, s.dispatch.OfStored, found, func(part []reads.BlockedJob) error {
+		ids := make([]int64, len(part))
+		for i, b := range part {
+			ids[i] = b.ID
+		}
+		return s.dispatch.Change(ctx, input.Change{Now: now}, func(ctx context.Context, t *dispatch.Tx) error {
+			j, err := definitions.Judge(ctx, t, ids)
+			if err != nil {
+				return err
+			}
+			facts := map[int64]alert.Facts{}
+			if err := readBlockers(ctx, j, facts, ids); err != nil {
+				return err
+			}
+			for id, known := range facts {
+				for _, a := range j.Jobs[id].Alerts {
+					rule, has := j.RuleOf(a, j.Jobs[id], target.AlertBlocked)
+					if stateID, track := j.TrackOf(a, j.Jobs[id], target.AlertBlocked); has && !track.Firing {
+						track.LookAt = j.At
+						next, made := track.Look(a.Alert, rule, known, j.At)
+						j.Set(stateID, a, j.Jobs[id], next, made)
+					}
+				}
+			}
+			notified, err := j.Finish(ctx)
+			done.Notified += notified
+			return err
+		})
+	}, func(b reads.BlockedJob, why error) error {
+		return s.dispatch.SetJobAside(ctx, dispatcher.WorkAlerts, b.ID, why, now)
+	})
+}
+
+// readBlockers reads what blocks jobs. A job that is paused or disabled is not blocked: a person keeps it from running.
+func readBlockers(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, jobs []int64) error {
+	found, err := reads.BlockedJobs(ctx, j, j.At, ` AND j.id`+j.In(3)+` ORDER BY s.since DESC`, []any{dispatch.List(j.Tx, jobs)})
+	for _, b := range found { // the longest comes last
+		if job := j.Jobs[b.ID]; job.Watched {
+			one := facts[b.ID]
+			one.Blocked = alert.Case{Key: b.Blocker, Since: b.Since, Why: b.Why()}
+			facts[b.ID] = one
+		}
 	}
 	return err
 }

@@ -275,19 +275,45 @@ const (
 		AND h.state = 'skipped' LIMIT 1000) AS h)`
 )
 
-// blocked finds jobs that a slot blocks, the longest first.
-func (l *looker) blocked(ctx context.Context) (err error) {
-	args := definitions.StatementArgs{l.at.UnixMilli(), l.at.Add(-view.BlockedAfter).UnixMilli()}
-	l.found.Blocked, err = foundFirst(ctx, l, func(row db.Scanner) (b view.Blockage, err error) {
-		var key run.Key
+// BlockedJob is a job that a slot blocks, with its key and that of the run that has the slot.
+type BlockedJob struct {
+	view.Blockage
+	ID      int64
+	Blocker run.Key
+}
+
+// BlockedJobs returns the blocked jobs that a condition on jobs j selects. rest is the condition, the order and the limit,
+// with arguments from $3 on.
+func BlockedJobs(ctx context.Context, q db.Querier, now time.Time, rest string, args []any) ([]BlockedJob, error) {
+	since := now.Add(-view.BlockedAfter).UnixMilli()
+	// PostgreSQL plans the statement below over each partition five times, and mostly no slot is taken for so long.
+	_, taken, err := db.First(ctx, q, db.ScanInt, `SELECT 1 FROM slots AS s
+		WHERE s.endpoint = '' AND s.node >= 0 AND s.since <= $1 LIMIT 1`, since)
+	if err != nil || !taken {
+		return nil, err
+	}
+	return db.Collect(ctx, q, func(row db.Scanner) (b BlockedJob, err error) {
 		var node run.NodeID
-		err = row.Scan(&b.App, &b.Job, db.InstantColumn(&key.ScheduledAt), &key.TriggerID, db.KindColumn(&key), &node,
-			db.InstantColumn(&b.Since), &b.Ended, db.OptionalColumn(&b.WaitsSince), &b.Skipped)
-		if b.Run = key.String(); node > 0 {
+		err = row.Scan(&b.ID, &b.App, &b.Job, db.InstantColumn(&b.Blocker.ScheduledAt), &b.Blocker.TriggerID, db.KindColumn(&b.Blocker), &node,
+			db.InstantColumn(&b.Since), &b.Ended, &b.Callback, db.OptionalColumn(&b.WaitsSince), &b.Skipped)
+		if b.Run = b.Blocker.String(); node > 0 {
 			b.Node = &node
 		}
 		return b, err
-	}, `SELECT j.app, j.name, s.scheduled_at, s.trigger_id, s.kind, s.node, s.since, r.job_id IS NULL, `+waitsSince+`, `+skippedAfter+`
-		FROM `+blockedJobs+l.ofApps(`j.app_id`, &args)+` ORDER BY s.since, j.app, j.name`, args...)
+	}, `SELECT j.id, j.app, j.name, s.scheduled_at, s.trigger_id, s.kind, s.node, s.since, r.job_id IS NULL,
+			coalesce(r.state = 'waiting_callback', FALSE), `+waitsSince+`, `+
+		skippedAfter+` FROM `+blockedJobs+rest, append([]any{now.UnixMilli(), since}, args...)...)
+}
+
+// blocked finds jobs that a slot blocks, the longest first.
+func (l *looker) blocked(ctx context.Context) error {
+	args := definitions.StatementArgs{nil, nil}
+	rest := l.ofApps(`j.app_id`, &args) + ` ORDER BY s.since, j.app, j.name LIMIT ` + strconv.Itoa(shownMost)
+	found, err := BlockedJobs(ctx, l.db.Read, l.at, rest, args[2:])
+	all := make([]view.Blockage, len(found))
+	for i, one := range found {
+		all[i] = one.Blockage
+	}
+	l.found.Blocked = begin(all)
 	return err
 }

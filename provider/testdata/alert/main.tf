@@ -22,6 +22,7 @@ resource "carillon_alert" "default" {
   overrun_after  = "2h"
   no_success_for = "26h"
   objective      = true
+  blocked        = true
   recovery       = false
 
   mute {

@@ -59,6 +59,7 @@ func alertTests() tests {
 		"an app moves with its alerts":                                          testAlertImport,
 		"outdated states are removed":                                           testAlertStatesExpire,
 		"an alert names its selectors that match no job":                        testAlertOfNoJob,
+		"a job that a slot blocks is notified until it may run":                 testAlertBlocked,
 	}
 }
 

@@ -223,6 +223,35 @@ func (f *wing) adoptAndEnd(now time.Time, state run.State, kind run.Kind) []run.
 	return runs
 }
 
+// A run has the slot of its job by the clock of the database, and the later fires are skipped.
+func testAlertBlocked(t *testing.T, f *wing) {
+	runs := f.Bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = run.ConcurrencyForbid })
+	for _, name := range []string{"day", "night"} {
+		a := fixture.Pager(name)
+		a.Jobs, a.AlertConditionsOf = []string{"tick"}, alert.AlertConditionsOf{Blocked: true}
+		f.DeclareAlert(a, fixture.T0)
+	}
+	f.Expect("runs with the slot", f.AcquireSlots(runs[0]), []int{1})
+	f.Expect("later runs with the slot", f.AcquireSlots(runs[1:]...), []int{})
+	taken, err := f.Slots(t.Context(), "shop", "tick")
+	f.Must(err)
+	since := taken[0].Since
+	after := func(d time.Duration) int { return f.watch(since.Add(d)) }
+	f.Expect("notifications within ten minutes", after(10*time.Minute-time.Second), 0)
+	f.Expect("notifications after that", after(10*time.Minute+time.Second), 2)
+	f.Expect("notifications while it lasts", after(time.Hour), 0)
+	n := f.notifications("night")[0]
+	f.Expect("the title", n.Title(), "Job shop/tick does not run: one run has had its slot for 10m1s")
+	f.Expect("what is wrong", n.Error, "run "+runs[0].String()+" has had its slot since "+input.FormatInstant(since)+
+		" on node 000000000000000a; 3 later fires were skipped; if it hangs, cancel it with carillon run cancel "+runs[0].String())
+	f.Expect("the run that blocks it", n.Run, runs[0].String())
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(runs[0], fixture.Outcome(runs[0].ScheduledAt))}))
+	f.Must(f.ReleaseSlots(t.Context(), runs[:1]))
+	f.Expect("notifications once its slot is free", after(2*time.Hour), 2)
+	f.Expect("what is told", f.told("night"), "tick blocked firing, tick blocked resolved")
+	f.Expect("what holds", f.firing(), "")
+}
+
 // testAlertOfNoJob: an alert is stored although it selects missing jobs, and warns until they exist.
 func testAlertOfNoJob(t *testing.T, f *wing) {
 	warnings := func(a alert.Alert) string {

@@ -30,6 +30,7 @@ func overviewTests() tests {
 		"an overview shows budgets that burn":                      testAttentionObjectives,
 		"an overview distinguishes nodes that left from dead ones": testAttentionNodes,
 		"an overview lists jobs that a slot blocks":                testAttentionBlocked,
+		"an overview tells how to end a callback that blocks":      testAttentionBlockedByCallback,
 		"an overview lists triggers that are to fire":              testUpcomingTriggers,
 		"an overview names groups without an endpoint":             testSilentGroups,
 		"an overview names secrets that fail":                      testCredentialFailures,

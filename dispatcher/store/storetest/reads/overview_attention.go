@@ -195,6 +195,34 @@ func testAttentionBlocked(t *testing.T, f *wing) {
 	blocked("once it has ended", time.Hour, "")
 }
 
+// A run that waits for the callback of its target has a slot, and no node makes an attempt of it.
+func testAttentionBlockedByCallback(t *testing.T, f *wing) {
+	job := f.PutEvery("tick", time.Minute)
+	job.ConcurrencyPolicy = run.ConcurrencyForbid
+	f.Put(job, fixture.T0)
+	waits := f.ClaimNext(fixture.Token1)
+	f.AcquireSlots(waits)
+	o, within := fixture.Outcome(waits.ScheduledAt), run.Callback{Within: 24 * time.Hour}
+	o.State = run.WaitingCallback
+	r := fixture.Record(waits, o)
+	r.Next = &dispatcher.NextAttempt{At: o.EndedAt.Add(within.Within), Callback: &within}
+	f.Must(f.Record(t.Context(), []dispatcher.Record{r}))
+	taken, err := f.Slots(t.Context(), "shop", "tick")
+	f.Must(err)
+	for i := range run.Token(view.BlockedSkips) {
+		f.AcquireSlots(f.ClaimNext(fixture.Token1 + 1 + i))
+	}
+	a, err := f.Attention(t.Context(), nil, taken[0].Since.Add(time.Hour))
+	f.Must(err)
+	if len(a.Blocked.Items) != 1 {
+		t.Fatalf("%d jobs are blocked, want one", len(a.Blocked.Items))
+	}
+	blocked := a.Blocked.Items[0]
+	f.Expect("whether it waits for a callback", blocked.Callback, true)
+	f.Expect("whether a node makes an attempt", blocked.Node == nil, true)
+	f.Expect("how to end it", strings.Contains(blocked.Why(), "carillon run complete "+waits.String()), true)
+}
+
 func testAttentionNodes(t *testing.T, f *wing) {
 	report := dispatcher.NodeReport{Lag: input.Duration(2 * time.Second), ClockOffset: input.Duration(-time.Second)}
 	f.Must(f.Heartbeat(t.Context(), fixture.NodeA, report, fixture.T0))

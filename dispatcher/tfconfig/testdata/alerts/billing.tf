@@ -17,6 +17,7 @@ resource "carillon_alert" "_9-every" {
   name        = "9-every"
   description = "all of $${it}"
   jobs        = ["nightly"]
+  blocked     = true
   labels = {
     tier = "critical"
   }
