@@ -308,6 +308,14 @@ func (a Alert) Selects(name string, labels input.Labels) bool {
 	return slices.Contains(a.Jobs, name) || len(a.Labels) > 0 && labels.Have(a.Labels)
 }
 
+// Severity is that of incidents at the destination; empty if it has none.
+func (a Alert) Severity() (severity target.AlertSeverity) {
+	if w := a.Destination.Webhook; w != nil {
+		severity = w.Severity
+	}
+	return severity
+}
+
 // IsDefault reports whether a applies to the jobs of its app that other alerts do not select.
 func (a Alert) IsDefault() bool { return len(a.Jobs) == 0 && len(a.Labels) == 0 }
 

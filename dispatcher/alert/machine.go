@@ -291,7 +291,8 @@ func (t Track) CheckAt(rule Rule) (at time.Time) {
 
 // State returns t as people see it, without the state of its notification.
 func (t Track) State(alert Alert, job string, now time.Time) State {
-	state := State{App: alert.App, Alert: alert.Name, Job: job, Condition: t.Condition, Firing: t.Firing, Since: t.Since, Count: t.Count,
+	state := State{App: alert.App, Alert: alert.Name, Job: job, Condition: t.Condition, Severity: alert.Severity(),
+		Firing: t.Firing, Since: t.Since, Count: t.Count,
 		Run: t.Run, Class: t.Class, Error: t.Error, Sequence: t.Sequence, Acknowledged: t.Acknowledged}
 	if state.Since.IsZero() {
 		state.Since = t.MeasuredFrom

@@ -1,6 +1,8 @@
 package alert
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -19,6 +21,8 @@ type State struct {
 	Firing bool `json:"firing"`
 	// Since is when Firing last changed.
 	Since time.Time `json:"since"`
+	// Severity is that of incidents at the destination of the alert; empty if it has none.
+	Severity target.AlertSeverity `json:"severity,omitempty"`
 	// Count is the number of failures in a row, or of missed fires.
 	Count int `json:"count"`
 	// Run, Class and Error are from the latest run that met the condition; empty if there is none. For an objective,
@@ -35,6 +39,20 @@ type State struct {
 	MutedUntil *time.Time `json:"muted_until,omitempty"`
 	// Notification is the latest notification; nil if there was none yet.
 	Notification *Delivery `json:"notification,omitempty"`
+}
+
+// Compare orders states: by severity, then by condition, and those with the same words next to each other.
+func (s State) Compare(o State) int {
+	rank := func(s State) int {
+		return s.Severity.Rank()*len(target.AlertConditions) + slices.Index(target.AlertConditions, s.Condition)
+	}
+	return cmp.Or(cmp.Compare(rank(s), rank(o)), cmp.Compare(s.App, o.App), cmp.Compare(s.Alert, o.Alert), cmp.Compare(s.Class, o.Class),
+		cmp.Compare(s.Error, o.Error), cmp.Compare(s.Job, o.Job))
+}
+
+// Alike reports whether two states are of the same condition of an alert, with the same words.
+func (s State) Alike(o State) bool {
+	return s.App == o.App && s.Alert == o.Alert && s.Condition == o.Condition && s.Class == o.Class && s.Error == o.Error
 }
 
 // AcknowledgedAlert says who knows about a condition. Until it ends, the condition is not notified again. The end of

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -15,6 +16,8 @@ type attentionPage struct {
 	view.Attention
 	// Found are the sections with entries, the most urgent first.
 	Found []attentionCount
+	// Firing are the alerts that fire, those with the same words together.
+	Firing []firingAlerts
 	// FailedJobs are the failed runs by job, that of the latest failure first.
 	FailedJobs []failedJob
 	// AllApps means that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
@@ -51,6 +54,35 @@ func byJob(failed []run.Run) (jobs []failedJob) {
 	return jobs
 }
 
+// firingAlerts are jobs for which a condition of an alert fires with the same words.
+type firingAlerts struct {
+	alert.State
+	Jobs []string
+}
+
+// fewAlike is how many jobs with the same words have a row each.
+const fewAlike = 2
+
+// alike groups firing alerts, which are in their order, by their words.
+func alike(states []alert.State) (groups []firingAlerts) {
+	for i := 0; i < len(states); {
+		one, n := firingAlerts{State: states[i]}, 1
+		for i+n < len(states) && states[i].Alike(states[i+n]) {
+			n++
+		}
+		if n <= fewAlike {
+			n = 1
+		}
+		for _, state := range states[i : i+n] {
+			if one.Jobs = append(one.Jobs, state.Job); state.Since.Before(one.Since) {
+				one.Since = state.Since
+			}
+		}
+		groups, i = append(groups, one), i+n
+	}
+	return groups
+}
+
 // attentionCount is a section of the page, and how many entries it has.
 type attentionCount struct {
 	Section string
@@ -66,6 +98,7 @@ func showAttention(v *visit) (content, error) {
 	}
 	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
 	page.Attention, page.Found = found, attentionCounts(found, v.Texts)
+	page.Firing = alike(found.Alerts.Items)
 	page.FailedJobs = byJob(found.Failed.Items)
 	page.addUpcoming(v)
 	return content{Data: page, Refresh: true}, nil

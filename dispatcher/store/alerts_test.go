@@ -316,6 +316,42 @@ func fillModel(t *testing.T, s *store.Store, c scale) {
 	must(t, err)
 }
 
+// The critical alert has the last name and the highest id, and 600 others fire that were declared like it at first.
+func TestAttentionShowsACriticalAlertAmongManyOthers(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *store.Store) {
+		change := input.Change{Actor: "test", Now: may1}
+		_, _, err := s.PutJob(t.Context(), modelJob("app", "once"), change)
+		must(t, err)
+		for _, severity := range []target.AlertSeverity{target.AlertWarning, target.AlertCritical} {
+			a := alert.Alert{App: "app", Name: "z", Spec: alert.Spec{Jobs: []string{"once"}}}
+			a.SetDefaults()
+			a.Failure, a.Destination.Webhook = &alert.Failures{After: 1}, &target.AlertWebhook{}
+			a.Destination.Webhook.SetDefaults()
+			a.Destination.Webhook.URL, a.Destination.Webhook.Format = "https://example.com/", target.AlertFormatPagerDuty
+			a.Destination.Webhook.RoutingKey, a.Destination.Webhook.Severity = &target.Secret{Reference: "env:SECRET_APP_KEY"}, severity
+			_, _, err = s.PutAlert(t.Context(), a, change)
+			must(t, err)
+			if severity == target.AlertWarning {
+				must(t, store.Exec(t.Context(), s, `INSERT INTO alerts (id, app_id, name, description, definition, severity, job_id, revision,
+						created_at, updated_at)
+					WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600)
+					SELECT i - 9223372036854775807, app_id, 'a' || i, '', definition, severity, job_id, 1, 0, 0 FROM alerts, n`))
+			}
+		}
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO alert_states
+			(id, alert_id, job_id, condition, firing, armed, kept_back, track)
+			SELECT id, id, %d, 'failure', TRUE, FALSE, FALSE, '{}' FROM alerts`, run.JobID("app", "once"))))
+		for _, apps := range [][]string{nil, {"app"}} {
+			a, err := s.Attention(t.Context(), apps, may1)
+			must(t, err)
+			if first := a.Alerts.Items[0]; first.Alert != "z" || first.Severity != target.AlertCritical || len(a.Alerts.Items) != view.MaxAttention {
+				t.Errorf("apps %q: the first of %d alerts is %s, %s, want z, critical", apps, len(a.Alerts.Items), first.Alert, first.Severity)
+			}
+		}
+	})
+}
+
 // modelJob returns a typical job.
 func modelJob(app, name string) dispatcher.Job {
 	model := dispatcher.Job{App: app, Name: name, JobSpec: dispatcher.JobSpec{Enabled: true, Description: strings.Repeat("describes it ", 5),

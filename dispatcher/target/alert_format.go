@@ -170,8 +170,11 @@ const (
 	AlertInfo     AlertSeverity = "info"
 )
 
-// AlertSeverities are all severities.
+// AlertSeverities are all severities, the worst first.
 var AlertSeverities = []AlertSeverity{AlertCritical, AlertError, AlertWarning, AlertInfo}
+
+// Rank is 0 for the worst severity.
+func (s AlertSeverity) Rank() int { return slices.Index(AlertSeverities, cmp.Or(s, AlertError)) }
 
 // Bounds of an event. PagerDuty allows 1,024 characters of summary and 512 KiB in all.
 const (

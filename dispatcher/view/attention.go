@@ -29,7 +29,7 @@ type Attention struct {
 	Quarantined Newest[QuarantinedTrigger] `json:"quarantined"`
 	// Paused are pauses of apps, jobs and triggers, the longest first.
 	Paused Newest[StandingPause] `json:"paused"`
-	// Alerts are conditions that hold now.
+	// Alerts are conditions that hold now, by the severity of their alert, and then the worst condition first.
 	Alerts Newest[alert.State] `json:"alerts"`
 	// Objectives are objectives with an error budget that burns too fast; see ObjectiveStatus.Burns.
 	Objectives Newest[dispatcher.ObjectiveStatus] `json:"objectives"`

@@ -779,6 +779,7 @@ CREATE TABLE alerts (
   name        TEXT   NOT NULL,
   description TEXT   NOT NULL,
   definition  TEXT   NOT NULL,             -- JSON: all else that was declared
+  severity    INTEGER NOT NULL DEFAULT 1,  -- its rank, 0 for the worst, so that the worst are found first
   job_id      BIGINT NOT NULL,             -- the attached job
   muted       TEXT,                        -- JSON: until when and by whom; NULL: nobody muted it
   revision    BIGINT NOT NULL,
@@ -787,6 +788,7 @@ CREATE TABLE alerts (
   deleted_at  BIGINT,
   UNIQUE (app_id, name)
 );
+CREATE INDEX alerts_severity ON alerts (severity, id);
 CREATE INDEX alerts_deleted ON alerts (deleted_at) WHERE deleted_at IS NOT NULL;
 
 -- What is known of a condition of an alert for a job. There is a row while the condition holds or failures are counted

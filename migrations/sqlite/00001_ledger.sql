@@ -669,6 +669,7 @@ CREATE TABLE alerts (
   name TEXT NOT NULL,
   description TEXT NOT NULL,
   definition TEXT NOT NULL,
+  severity INTEGER NOT NULL DEFAULT 1,
   job_id INTEGER NOT NULL,
   muted TEXT,
   revision INTEGER NOT NULL,
@@ -677,6 +678,7 @@ CREATE TABLE alerts (
   deleted_at INTEGER,
   UNIQUE (app_id, name)
 ) STRICT;
+CREATE INDEX alerts_severity ON alerts (severity, id);
 CREATE INDEX alerts_deleted ON alerts (deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE alert_states (

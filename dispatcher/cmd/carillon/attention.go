@@ -65,7 +65,11 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 		t.add("node", "", "", fmt.Sprintf("%d more", a.MoreNodes))
 	}
 	addAll(t, "alert", a.Alerts, func(s alert.State) (string, any, string) {
-		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s", s.Condition, s.Alert, s.Error)
+		why := s.Error
+		if why == "" {
+			why = strings.TrimSpace(words.Texts.Text("attention.alert."+string(s.Condition), "n", s.Count) + " " + s.Run)
+		}
+		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s", s.Condition, s.Alert, why)
 	})
 	failed, runs := a.Failed, map[string]int{} // a job has one line
 	failed.Items = nil

@@ -213,16 +213,16 @@ func (s *Store) writeAlert(ctx context.Context, t *dispatch.Tx, c alert.Change) 
 	if err != nil {
 		return alert, err
 	}
-	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now, $7 attached job. A deleted alert's revision goes on, but
-	// not its mute.
-	const put = `INSERT INTO alerts AS a (id, app_id, name, description, definition, job_id, revision, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $7, 1, $6, $6)
-		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now, $7 attached job, $8 severity. A deleted alert's revision goes
+	// on, but not its mute.
+	const put = `INSERT INTO alerts AS a (id, app_id, name, description, definition, job_id, severity, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $7, $8, 1, $6, $6)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition, severity = excluded.severity,
 			revision = a.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 			created_at = CASE WHEN a.deleted_at IS NULL THEN a.created_at ELSE excluded.created_at END
 		RETURNING name, description, definition, muted, revision, created_at, updated_at`
 	stored, _, err := db.First(ctx, t, ScanAlert(alert.App), put, id, run.AppID(alert.App), alert.Name, alert.Description,
-		definition, t.At.UnixMilli(), attached.Key())
+		definition, t.At.UnixMilli(), attached.Key(), alert.Severity().Rank())
 	if err != nil {
 		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)
 	}

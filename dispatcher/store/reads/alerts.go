@@ -58,7 +58,7 @@ func (s *Store) StatesOfAlerts(ctx context.Context, q db.Querier, query alert.St
 		}
 		w.Add("(a.name, j.name, s.condition) > (%s, %s, %s)", parts[0], parts[1], parts[2])
 	}
-	return s.listAlertStates(ctx, q, w, query.Page.Limit, now)
+	return s.listAlertStates(ctx, q, w, ` ORDER BY a.name, j.name, s.condition LIMIT `+strconv.Itoa(query.Page.Limit), now)
 }
 
 // shownAlertState is a state with the names that users know.
@@ -68,12 +68,11 @@ type shownAlertState struct {
 	job   string
 }
 
-// listAlertStates lists the states s of alerts a for jobs j that meet conditions.
-func (s *Store) listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit int, now time.Time) ([]alert.State, error) {
+// listAlertStates lists the states s of alerts a for jobs j that meet conditions. limit orders and limits them.
+func (s *Store) listAlertStates(ctx context.Context, q db.Querier, w db.Conditions, limit string, now time.Time) ([]alert.State, error) {
 	list := `SELECT ` + definitions.TrackColumns + `, j.app, j.name, ` + definitions.AlertColumns +
 		` FROM alerts AS a JOIN alert_states AS s ON s.alert_id = a.id
-		JOIN jobs AS j ON j.id = s.job_id WHERE a.deleted_at IS NULL` + w.Text + `
-		ORDER BY a.name, j.name, s.condition LIMIT ` + strconv.Itoa(limit)
+		JOIN jobs AS j ON j.id = s.job_id WHERE a.deleted_at IS NULL` + w.Text + limit
 	all, err := db.Collect(ctx, q, func(row db.Scanner) (one shownAlertState, err error) {
 		var app, track string
 		k := &one.KeyedTrack

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -162,7 +163,10 @@ func scanStanding(row db.Scanner) (p view.StandingPause, err error) {
 	return p, err
 }
 
-// alerts finds firing conditions.
+// examinedAlerts is how many firing conditions, those of the worst severity first, are examined for the worst.
+const examinedAlerts = 500
+
+// alerts finds firing conditions, the worst first.
 func (l *looker) alerts(ctx context.Context) error {
 	var w db.Conditions
 	w.Text = " AND s.firing"
@@ -170,7 +174,8 @@ func (l *looker) alerts(ctx context.Context) error {
 		w.Args = append(w.Args, l.db.List(l.apps))
 		w.Text += " AND a.app_id" + l.db.In(len(w.Args))
 	}
-	states, err := l.listAlertStates(ctx, l.db.Read, w, shownMost, l.at)
+	states, err := l.listAlertStates(ctx, l.db.Read, w, ` ORDER BY a.severity, a.id LIMIT `+strconv.Itoa(examinedAlerts), l.at)
+	slices.SortFunc(states, alert.State.Compare)
 	l.found.Alerts = begin(states)
 	return err
 }
