@@ -27,6 +27,8 @@ type Track struct {
 	// Told is the transition of the latest notification, empty if there was none, and ToldAt is its time.
 	Told   target.AlertTransition `json:"told,omitempty"`
 	ToldAt time.Time              `json:"told_at,omitzero"`
+	// ToldIn is the run that delivers it together with notifications of other jobs; empty if it has a run of its own.
+	ToldIn string `json:"told_in,omitempty"`
 	// Open is true if the condition was notified and its end was not notified yet.
 	Open         bool               `json:"open,omitempty"`
 	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
@@ -113,6 +115,8 @@ type Made struct {
 	Count      int
 	// After is the time of the previously notified transition; zero if there was none.
 	After time.Time
+	// AfterIn is Track.ToldIn of that transition.
+	AfterIn string
 	// Kept is why it is not notified; empty if it is.
 	Kept Kept
 	// Observation is its cause; zero if it was caused by time.
@@ -154,13 +158,13 @@ func (t Track) meet(rule Rule, seen Observation, now time.Time) (Track, []Made) 
 }
 
 func (t Track) end(rule Rule, seen Observation, now time.Time) (Track, []Made) {
-	count := t.Count
+	count, began := t.Count, t.Since
 	t.Count, t.Repeated = 0, 0
 	if !t.Firing {
 		return t, nil
 	}
 	t.Firing, t.Acknowledged, t.Since = false, nil, seen.At
-	return t.made(rule, Made{Transition: target.AlertResolved, Count: count, Observation: seen, Reason: seen.Reason}, now)
+	return t.made(rule, Made{Transition: target.AlertResolved, Since: began, Count: count, Observation: seen, Reason: seen.Reason}, now)
 }
 
 // Check applies the passing of time: the end of a mute or of an acknowledgement.
@@ -216,7 +220,9 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 	}
 	t.Sequence++
 	t.ChangedAt = now
-	m.At, m.Since, m.Sequence, m.After = now, t.Since, t.Sequence, t.ToldAt
+	if m.At, m.Sequence, m.After, m.AfterIn = now, t.Sequence, t.ToldAt, t.ToldIn; m.Since.IsZero() {
+		m.Since = t.Since
+	}
 	if m.Transition != target.AlertResolved {
 		m.Count = t.Count
 	}
@@ -226,7 +232,7 @@ func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
 	case m.Kept == KeptRecovery:
 		t.Open = false // no notification of its end is due
 	case m.Kept == "":
-		t.Told, t.ToldAt = m.Transition, now
+		t.Told, t.ToldAt, t.ToldIn = m.Transition, now, ""
 		t.Open = t.Firing
 	}
 	return t, []Made{m}

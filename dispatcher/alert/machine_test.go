@@ -176,3 +176,15 @@ func TestReceiverOfAlertsKnowsTheState(t *testing.T) {
 		}
 	}
 }
+
+// The end may be the only message: one about a condition that ended at once is overtaken.
+func TestEndOfAConditionTellsSinceWhenAndHowOftenItHeld(t *testing.T) {
+	t.Parallel()
+	rule := Rule{After: 1, Recovery: true}
+	track, _ := Track{}.Observe(rule, Observation{Met: 132, At: alertStart}, alertStart)
+	ends := alertStart.Add(time.Second)
+	_, made := track.Observe(rule, Observation{At: ends}, ends)
+	if len(made) != 1 || made[0].Count != 132 || !made[0].Since.Equal(alertStart) {
+		t.Errorf("the end is %+v, want one of 132 since %s", made, alertStart)
+	}
+}

@@ -72,7 +72,7 @@ type AlertsWatched struct {
 	Jobs     int  // jobs that follow a change of alerts now
 	Looked   int  // states that were checked
 	Late     int  // jobs with a fire that has not begun in time
-	Notified int  // notifications that were queued
+	Notified int  // runs with notifications that were queued
 	More     bool // more is to be done now
 }
 

@@ -43,8 +43,26 @@ func (n AlertNotification) DedupKey() string {
 	return strings.Join([]string{"carillon", n.Installation, n.App, n.Alert, n.Job, what}, "/")
 }
 
-// Title describes the event on one line.
+// namedOthers is how many other jobs a title names.
+const namedOthers = 5
+
+// Title describes the event on one line, and of other jobs how many and the first ones.
 func (n AlertNotification) Title() string {
+	title := n.title()
+	if len(n.Others) == 0 {
+		return title
+	}
+	var names []string
+	for _, other := range n.Others[:min(len(n.Others), namedOthers)] {
+		names = append(names, other.Job)
+	}
+	if len(n.Others) > namedOthers {
+		names = append(names, "…")
+	}
+	return fmt.Sprintf("%s; the same holds for %d more: %s", title, len(n.Others), strings.Join(names, ", "))
+}
+
+func (n AlertNotification) title() string {
 	job := n.App + "/" + n.Job
 	switch n.Transition {
 	case AlertTest:

@@ -2,6 +2,7 @@ package target
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,33 @@ type AlertNotification struct {
 	// the job, has a Reason, too.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Others are notifications of other jobs, of the same alert, condition, transition, host and class, that the message tells,
+	// too; without descriptions, and with short errors.
+	Others []AlertNotification `json:"others,omitempty"`
+	// ID is the id of the run that would deliver one of Others alone, and Previous that of the run that delivered the
+	// notification before together with others.
+	ID       string `json:"id,omitempty" schema:"RunID"`
+	Previous string `json:"previous,omitempty" schema:"RunID"`
 	// Links are pages of the console; nil if the node does not know its URL.
 	Links *AlertLinks `json:"links,omitempty"`
+}
+
+// shownError is how much of their error Others have, in bytes.
+const shownError = 200
+
+// With returns n with another notification that the same message tells.
+func (n AlertNotification) With(other AlertNotification) AlertNotification {
+	other.Description, other.JobDescription, other.Response, other.Labels = "", "", "", nil
+	other.Error = input.Cut(other.Error, shownError)
+	n.Others = append(n.Others, other)
+	return n
+}
+
+// All returns n without Others, followed by them.
+func (n AlertNotification) All() []AlertNotification {
+	others := n.Others
+	n.Others = nil
+	return append([]AlertNotification{n}, others...)
 }
 
 // AlertLinks are URLs of the console for a notification; empty where it names no such thing.
@@ -71,6 +97,10 @@ type AlertLinks struct {
 // From returns n as a node sends it: with the id of its database, and links to its console, whose URL may be nil.
 func (n AlertNotification) From(installation string, console *url.URL) AlertNotification {
 	n.Installation = installation
+	n.Others = slices.Clone(n.Others)
+	for i := range n.Others {
+		n.Others[i] = n.Others[i].From(installation, console)
+	}
 	if console == nil {
 		return n
 	}

@@ -49,6 +49,12 @@ func (d AlertDestination) Name() string {
 	return ""
 }
 
+// Groups reports whether one message to d may tell of several jobs. An incident of PagerDuty, a template and the attributes
+// of a topic are about one job.
+func (d AlertDestination) Groups() bool {
+	return d.Webhook != nil && d.Webhook.Format != AlertFormatPagerDuty && d.Webhook.Format != AlertFormatTemplate
+}
+
 // Target returns d as the target of the runs that deliver notifications.
 func (d AlertDestination) Target() Target { return Target{Alert: &d} }
 

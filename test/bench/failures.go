@@ -111,11 +111,10 @@ func (b *bench) alert(ctx context.Context, url string) error {
 	return err
 }
 
-// counter counts the transitions in notifications, and the event ids of each.
+// counter has the event ids of each transition in notifications. Transitions of several jobs may have one.
 type counter struct {
-	mu     sync.Mutex
-	events map[string]bool
-	told   map[toldTransition]bool
+	mu   sync.Mutex
+	told map[toldTransition]map[string]bool
 }
 
 // toldTransition is a transition of an alert, which must have one event id.
@@ -134,11 +133,16 @@ func (c *counter) take(w http.ResponseWriter, q *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.events == nil {
-		c.events, c.told = map[string]bool{}, map[toldTransition]bool{}
+	if c.told == nil {
+		c.told = map[toldTransition]map[string]bool{}
 	}
-	c.events[q.Header.Get("webhook-id")] = true
-	c.told[toldTransition{n.Job, n.Condition, n.Sequence}] = true
+	for _, one := range n.All() {
+		transition := toldTransition{one.Job, one.Condition, one.Sequence}
+		if c.told[transition] == nil {
+			c.told[transition] = map[string]bool{}
+		}
+		c.told[transition][q.Header.Get("webhook-id")] = true
+	}
 }
 
 // count returns the number of notified transitions.
@@ -149,10 +153,13 @@ func (c *counter) count() int {
 }
 
 // doubled returns the number of further event ids for transitions that already had one.
-func (c *counter) doubled() int {
+func (c *counter) doubled() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.events) - len(c.told)
+	for _, events := range c.told {
+		n += len(events) - 1
+	}
+	return n
 }
 
 // await waits until that many are counted, at most for the given time.

@@ -424,7 +424,11 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	var alerts, jobs, events []string
 	for _, m := range j.made {
 		seen := m.Observation
-		encoded, err := json.Marshal(alert.Event{Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
+		var in *alert.Delivery
+		if m.in != m.key() {
+			in = &alert.Delivery{Run: m.in.String()}
+		}
+		encoded, err := json.Marshal(alert.Event{Notification: in, Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
 			Count: m.Count, EventRun: alert.EventRun{Run: seen.Run, Class: seen.Class, Error: seen.Error}, Kept: m.Kept, By: m.By,
 			Reason: m.Reason})
 		if err != nil {
@@ -439,23 +443,15 @@ func (j *Judgement) writeEvents(ctx context.Context) error {
 	return j.Exec(ctx, put, j.Batch(apps, at, ids, alerts, jobs, events)...)
 }
 
-// optional returns nil for a zero time.
-func optional(at time.Time) *time.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
-}
-
-// delivery returns the run that delivers the notification of a transition.
-func (m madeTransition) delivery(d details) (dispatch.QueuedRun, error) {
+// notification returns the notification of a transition.
+func (m madeTransition) notification(d details) target.AlertNotification {
 	seen := m.Observation
 	n := target.AlertNotification{
 		App: m.job.App, Alert: m.alert.Name, Job: m.job.Name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
 		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
 		Response: d.responses[seen.Run], LastSuccess: optional(d.successes[m.job.ID].At), DeclaredAt: optional(d.successes[m.job.ID].DeclaredAt),
 		Description: m.alert.Description, JobDescription: m.job.description, RunbookURL: m.job.runbookURL, Labels: m.job.Labels,
-		Sequence: m.Sequence, By: m.By, Reason: m.Reason,
+		Sequence: m.Sequence, By: m.By, Reason: m.Reason, Previous: m.AfterIn,
 	}
 	if m.Transition == target.AlertResolved {
 		n.Run, n.Class, n.Error, n.LastSuccess, n.DeclaredAt = seen.Run, seen.Class, seen.Error, nil, nil
@@ -463,12 +459,15 @@ func (m madeTransition) delivery(d details) (dispatch.QueuedRun, error) {
 	if key, err := run.ParseKey(n.Run); err == nil {
 		n.ScheduledAt, n.Trigger = &key.ScheduledAt, d.triggers[n.Run]
 	} else if !seen.ScheduledAt.IsZero() {
-		n.ScheduledAt = &seen.ScheduledAt
+		n.ScheduledAt, n.Trigger = &seen.ScheduledAt, seen.Trigger
 	}
-	payload, err := json.Marshal(n)
-	return dispatch.QueuedRun{
-		Key:   run.Key{TriggerID: m.id, ScheduledAt: m.At, Kind: run.KindAlert},
-		JobID: m.alert.jobID, Revision: m.alert.jobRevision,
-		Input: &run.Input{Payload: payload, After: m.After, Cause: &run.Cause{Run: n.Run, Alert: m.alert.Name}},
-	}, err
+	return n
+}
+
+// optional returns nil for a zero time.
+func optional(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
 }

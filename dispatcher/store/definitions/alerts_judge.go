@@ -37,8 +37,8 @@ type JudgedJob struct {
 	Alerts     []*storedAlert
 }
 
-// guidance is what the declaration of a job tells people who are paged.
-type guidance struct{ description, runbookURL string }
+// guidance is what the declaration of a job tells people who are paged. host is what its target calls.
+type guidance struct{ description, runbookURL, host string }
 
 // storedAlert is an alert with its keys, and the revision of its attached job.
 type storedAlert struct {
@@ -64,6 +64,12 @@ type madeTransition struct {
 	alert *storedAlert
 	job   *JudgedJob
 	track alert.Track
+	in    run.Key // of the run that delivers it
+}
+
+// key is that of a run that delivers the transition alone.
+func (m madeTransition) key() run.Key {
+	return run.Key{TriggerID: m.id, ScheduledAt: m.At, Kind: run.KindAlert}
 }
 
 // Judge locks jobs and returns a judgement of them.
@@ -98,14 +104,14 @@ func (j *Judgement) lockJobs(ctx context.Context, ids []int64) error {
 		return err
 	}
 	// $1 now, from $2 on: ids
-	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.description, j.runbook_url,
+	read := j.Rows(0, 2, "", db.IDColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.description, j.runbook_url, j.target_name,
 			j.labels, j.deleted_at IS NOT NULL, j.follows, j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			CASE WHEN j.created_at > $1 - a.retention AND j.created_at >= a.history_from THEN j.created_at END,
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	all, err := db.ReadRows(ctx, j, func(job *JudgedJob) []any {
-		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.Name, &job.description, &job.runbookURL,
+		return []any{&job.ID, &job.AppID, &job.App, &job.Salt, &job.Name, &job.description, &job.runbookURL, &job.host,
 			db.LabelsColumn(&job.Labels), &job.Deleted, &job.follows, &job.Watched,
 			db.InstantColumn(&job.ChangedAt), db.OptionalColumn(&job.DeclaredAt), &job.LateAfter, &job.objective}
 	}, read, append([]any{j.At.UnixMilli()}, j.Batch(ids)...)...)
@@ -235,6 +241,7 @@ func (j *Judgement) After(job *JudgedJob, end alert.End) {
 
 // Finish writes the changes of the judgement and queues the notifications. It returns their number.
 func (j *Judgement) Finish(ctx context.Context) (int, error) {
+	j.group()
 	if err := j.writeTracks(ctx); err != nil {
 		return 0, fmt.Errorf("write states of alerts: %w", err)
 	}
@@ -247,20 +254,79 @@ func (j *Judgement) Finish(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
 	}
-	var runs []dispatch.QueuedRun
-	for _, m := range j.made {
-		if m.Kept != "" {
-			continue
-		}
-		run, err := m.delivery(known)
-		if err != nil {
-			return 0, fmt.Errorf("queue notifications of alerts: %w", err)
-		}
-		runs = append(runs, run)
+	runs, err := j.deliveries(known)
+	if err != nil {
+		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
 	}
 	queued, err := dispatch.QueueRuns(ctx, j.Tx, runs)
 	if err != nil {
 		return 0, fmt.Errorf("queue notifications of alerts: %w", err)
 	}
 	return len(queued), nil
+}
+
+// group lets one run deliver the same transition for several jobs with the same host and class of error, at most
+// mostGrouped, so that one host that is down does not send a message for each of them.
+func (j *Judgement) group() {
+	type same struct {
+		alert      *storedAlert
+		condition  target.AlertCondition
+		transition target.AlertTransition
+		host       string
+		class      run.Class
+	}
+	type members struct {
+		in    run.Key
+		count int
+	}
+	groups := map[same]members{}
+	for i := range j.made {
+		m := &j.made[i]
+		m.in = m.key()
+		if m.Kept != "" || m.Transition == target.AlertAcknowledged || !m.alert.Destination.Groups() {
+			continue
+		}
+		of := same{m.alert, m.track.Condition, m.Transition, m.job.host, m.Observation.Class}
+		g := groups[of]
+		if g.count == 0 || g.count == mostGrouped {
+			g = members{in: m.in}
+		} else {
+			m.in = g.in
+			if track := j.Tracks[m.id]; track.ToldAt.Equal(m.At) {
+				track.ToldIn = g.in.String()
+				j.Tracks[m.id] = track
+			}
+		}
+		g.count++
+		groups[of] = g
+	}
+}
+
+// mostGrouped keeps an input within its bound.
+const mostGrouped = 200
+
+// deliveries returns the runs that deliver the notifications.
+func (j *Judgement) deliveries(known details) (runs []dispatch.QueuedRun, err error) {
+	told, first := map[run.Key]target.AlertNotification{}, []madeTransition(nil)
+	for _, m := range j.made {
+		switch n := m.notification(known); {
+		case m.Kept != "":
+		case m.in == m.key():
+			told[m.in], first = n, append(first, m)
+		default:
+			n.ID = m.key().String()
+			told[m.in] = told[m.in].With(n)
+		}
+	}
+	for _, m := range first {
+		payload, err := json.Marshal(told[m.in])
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, dispatch.QueuedRun{
+			Key: m.in, JobID: m.alert.jobID, Revision: m.alert.jobRevision,
+			Input: &run.Input{Payload: payload, After: m.After, Cause: &run.Cause{Run: told[m.in].Run, Alert: m.alert.Name}},
+		})
+	}
+	return runs, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -267,10 +268,14 @@ func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]aler
 		if err = row.Scan(db.InstantColumn(&at), &id, &alert, &job, &text); err != nil {
 			return e, err
 		}
-		keys = append(keys, run.Key{TriggerID: id, ScheduledAt: at, Kind: run.KindAlert})
 		if err = json.Unmarshal([]byte(text), &e); err != nil {
 			return e, fmt.Errorf("event of alert %s: %w", alert, err)
 		}
+		in := ""
+		if e.Notification != nil {
+			in = e.Notification.Run
+		}
+		keys = append(keys, reads.DeliveryOf(run.Key{TriggerID: id, ScheduledAt: at, Kind: run.KindAlert}, in))
 		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, access.AuditID(at, id)
 		return e, nil
 	}, list, w.Args...)
@@ -307,9 +312,10 @@ func (s *Store) addDeliveries(ctx context.Context, app string, events []alert.Ev
 // previous one is in progress, and is not sent if a later one has overtaken it. The later of two checking nodes sees
 // the other: a run is live before its node checks, and a transition is stored before its run is queued.
 
-// orderNotifications adds to the inputs of notifications which runs they wait for, and why they are overtaken.
+// orderNotifications adds to the inputs of notifications which runs they wait for, and why they are overtaken. A run that
+// delivers several leaves out those that are.
 func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.Input) error {
-	k, told := db.NewKeys(len(inputs)), map[run.Key]target.AlertNotification{}
+	k, told := db.NewKeys(len(inputs)), map[run.Key][]ordered{}
 	ids := []int64(nil)
 	for key, input := range inputs {
 		var n target.AlertNotification
@@ -317,11 +323,16 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 			n.Transition == target.AlertTest {
 			continue
 		}
-		told[key], ids = n, append(ids, key.TriggerID)
-		if !input.After.IsZero() {
-			before := key
-			before.ScheduledAt = input.After
-			k.Add(before, 0, 0)
+		for _, one := range n.All() {
+			o := ordered{one, reads.DeliveryOf(key, one.ID), run.Key{}}
+			if !input.After.IsZero() && one.ID == "" {
+				o.before = key
+				o.before.ScheduledAt = input.After
+			}
+			if o.before = reads.DeliveryOf(o.before, one.Previous); o.before.TriggerID != 0 {
+				k.Add(o.before, 0, 0)
+			}
+			told[key], ids = append(told[key], o), append(ids, o.own.TriggerID)
 		}
 	}
 	if len(told) == 0 {
@@ -342,24 +353,46 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[run.Key]run.I
 	for _, one := range found {
 		tracks[one.ID] = one.Track
 	}
-	for key, n := range told {
-		in := inputs[key]
-		before := key
-		before.ScheduledAt = in.After
-		if under[before] {
-			in.Held = before.String()
+	for key, all := range told {
+		if inputs[key], err = inOrder(inputs[key], all, under, tracks); err != nil {
+			return err
 		}
-		track, known := tracks[key.TriggerID]
+	}
+	return nil
+}
+
+// ordered is a notification with the key of a run of its own, and that of the run that delivered the one before.
+type ordered struct {
+	target.AlertNotification
+	own, before run.Key
+}
+
+// inOrder completes the input of a run that delivers notifications.
+func inOrder(in run.Input, all []ordered, under map[run.Key]bool, tracks map[int64]alert.Track) (run.Input, error) {
+	var left []target.AlertNotification
+	for _, n := range all {
+		if under[n.before] {
+			in.Held = n.before.String()
+		}
+		track, known := tracks[n.own.TriggerID]
 		switch {
-		case known && track.Overtakes(n):
+		case known && track.Overtakes(n.AlertNotification):
 			in.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
 				input.FormatInstant(track.ToldAt))
 		case !known && n.Transition != target.AlertResolved:
 			in.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
+		default:
+			left = append(left, n.AlertNotification)
 		}
-		inputs[key] = in
 	}
-	return nil
+	if len(left) == len(all) || len(left) == 0 {
+		return in, nil
+	}
+	in.Overtaken, left[0].ID = "", ""
+	left[0].Others = left[1:]
+	var err error
+	in.Payload, err = json.Marshal(left[0])
+	return in, err
 }
 
 // underWay returns the runs that have to end before the next of their condition begins: those held by a node, and those

@@ -99,7 +99,7 @@ func (s *Store) addDeliveries(ctx context.Context, q db.Querier, shown []shownAl
 	keys := make([]run.Key, len(shown))
 	for i, one := range shown {
 		if one.Told != "" {
-			keys[i] = run.Key{TriggerID: one.ID, ScheduledAt: one.ToldAt, Kind: run.KindAlert}
+			keys[i] = DeliveryOf(run.Key{TriggerID: one.ID, ScheduledAt: one.ToldAt, Kind: run.KindAlert}, one.ToldIn)
 		}
 	}
 	found, err := s.Deliveries(ctx, q, keys)
@@ -114,6 +114,14 @@ func (s *Store) addDeliveries(ctx context.Context, q db.Querier, shown []shownAl
 		}
 	}
 	return nil
+}
+
+// DeliveryOf returns the key of the run that delivers a notification, of its own or that of in.
+func DeliveryOf(own run.Key, in string) run.Key {
+	if key, err := run.ParseKey(in); err == nil {
+		return key
+	}
+	return own
 }
 
 // Deliveries returns what became of notifications, by the keys of their runs; zero keys are left out.

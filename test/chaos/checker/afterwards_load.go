@@ -53,10 +53,15 @@ type cause struct {
 			Job, Trigger string
 			ScheduledAt  time.Time `json:"scheduled_at"`
 		}
-		// Of a notification.
-		Job, Condition, Transition string
-		Sequence                   int
+		telling // of a notification
+		Others  []telling
 	}
+}
+
+// telling is a transition of a condition that a notification tells.
+type telling struct {
+	Job, Condition, Transition string
+	Sequence                   int
 }
 
 // alertEvent is a transition of an alert.

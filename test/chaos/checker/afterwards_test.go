@@ -100,6 +100,26 @@ func (s *story) overtake(sequence int) {
 	}
 }
 
+func TestNotificationMayTellOfSeveralJobs(t *testing.T) {
+	t.Parallel()
+	s := newAfterwards()
+	for i := range s.later {
+		if r := &s.later[i]; r.kind == notifying { // one message tells what two did
+			r.Payload.Others = []telling{{Job: "other", Condition: "late", Transition: r.Payload.Transition, Sequence: r.Payload.Sequence}}
+		}
+	}
+	for i, which := range []string{"firing", "resolved"} {
+		s.events = append(s.events, alertEvent{job: "other", transition: transition{Condition: "late", Transition: which, Sequence: i + 1}})
+	}
+	for kind, found := range judged(t, s).found {
+		t.Errorf("%s: %s", kind, strings.Join(found, "; "))
+	}
+	s.events = append(s.events, alertEvent{job: "other", transition: transition{Condition: "late", Transition: "firing", Sequence: 3}})
+	if found := judged(t, s).found[lost]; len(found) != 1 {
+		t.Errorf("lost: %q, want the third transition, which no message tells", found)
+	}
+}
+
 func TestNotificationMayBeOvertakenByALaterOne(t *testing.T) {
 	t.Parallel()
 	s := newAfterwards()

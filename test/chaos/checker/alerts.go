@@ -14,8 +14,15 @@ type told struct {
 	sequence       int
 }
 
-// tells names the condition of which a notification tells a transition.
-func (r laterRun) tells() [2]string { return [2]string{r.Payload.Job, r.Payload.Condition} }
+func (t told) of() [2]string { return [2]string{t.job, t.condition} }
+
+// tells returns the transitions that a notification tells.
+func (r laterRun) tells() (all []told) {
+	for _, one := range append([]telling{r.Payload.telling}, r.Payload.Others...) {
+		all = append(all, told{one.Job, one.Condition, one.Sequence})
+	}
+	return all
+}
 
 // overtaken reports whether a run is a notification that was not sent, or not sent again, because of a later one of its condition.
 func (r laterRun) overtaken() bool {
@@ -27,7 +34,9 @@ func (j *judge) lastTold() map[[2]string]int {
 	last := map[[2]string]int{}
 	for _, r := range j.later {
 		if r.kind == notifying && !r.overtaken() {
-			last[r.tells()] = max(last[r.tells()], r.Payload.Sequence)
+			for _, one := range r.tells() {
+				last[one.of()] = max(last[one.of()], one.sequence)
+			}
 		}
 	}
 	return last
@@ -45,7 +54,9 @@ func (j *judge) checkAlerts() {
 	notified := map[told]int{}
 	for _, r := range j.later {
 		if r.kind == notifying {
-			notified[told{r.Payload.Job, r.Payload.Condition, r.Payload.Sequence}]++
+			for _, one := range r.tells() {
+				notified[one]++
+			}
 		}
 	}
 	of := map[[2]string][]alertEvent{}

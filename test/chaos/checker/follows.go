@@ -34,11 +34,12 @@ func (r laterRun) name() string {
 // each attempt once.
 func (j *judge) checkLaterRuns() {
 	runs := map[string]laterRun{}
-	told := j.lastTold()
+	last := j.lastTold()
+	isLast := func(t told) bool { return last[t.of()] <= t.sequence }
 	for _, r := range j.later {
 		runs[r.id()] = r
 		switch {
-		case r.overtaken() && told[r.tells()] > r.Payload.Sequence:
+		case r.overtaken() && !slices.ContainsFunc(r.tells(), isLast):
 		case r.live:
 			j.add(unrecovered, "%s: still %s, attempt %d (%s)", r.name(), r.state, r.attempt, r.class)
 		case r.state != "succeeded" && r.state != "failed" && r.state != "timed_out":

@@ -51,6 +51,7 @@ func alertTests() tests {
 		"late and no_success are held back while the job fails":                 testAlertOfFailingJob,
 		"a notification that waits is sent after a rollback":                    testAlertAfterRollback,
 		"an overtaken notification is not sent":                                 testAlertOvertaken,
+		"jobs that fail together are told by one run for each host":             testAlertGrouped,
 		"a notification waits for the previous one":                             testAlertInOrder,
 		"followers of a backfill are not notified":                              testAlertOfBackfillFollower,
 		"an alert can be tested":                                                testAlertTest,
@@ -82,7 +83,7 @@ func (f *wing) notifications(alert string) (all []target.AlertNotification) {
 		f.Must(err)
 		var n target.AlertNotification
 		f.Must(json.Unmarshal(run.Payload, &n))
-		all = append(all, n)
+		all = append(all, n.All()...)
 	}
 	return all
 }

@@ -1,6 +1,9 @@
 package feeds
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // alertObjectiveTests are the tests of alerts of objectives.
@@ -151,6 +155,70 @@ func testAlertOvertaken(_ *testing.T, f *wing) {
 	f.Ends("sync", run.Failed)
 	f.Expect("the next", f.order(f.adoptNotifications(at.Add(49*time.Hour))...), "")
 	f.Expect("the first and the end, while it fails again", f.order(again[0], resolved[0]), "overtaken, held and overtaken")
+}
+
+// 200 jobs of one host fail at once, and one of another. Each has its state and event, and the run that delivers it.
+func testAlertGrouped(t *testing.T, f *wing) {
+	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
+	const jobs = 200
+	var names []string
+	for i := range jobs + 1 {
+		name := fmt.Sprintf("job-%03d", i)
+		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
+		if j.Target.Webhook.URL = "https://down.example.com/" + name; i == jobs {
+			j.Target.Webhook.URL = "https://other.example.com/"
+		}
+		f.Put(j, fixture.T0)
+		names = append(names, name)
+	}
+	ends := func(state run.State) (at time.Time) {
+		for _, name := range names {
+			held := f.FireOf(name)
+			at = held.ScheduledAt.Add(time.Second)
+			f.RecordFollowed(held, fixture.Ended(state, held.ScheduledAt))
+		}
+		f.Must(f.FollowEnds(f.Context(), dispatcher.FollowQuery{Limit: 1000, Now: at}))
+		return at
+	}
+	at := ends(run.Failed)
+	firing := f.adoptNotifications(at)
+	f.Expect("runs that tell of failures", len(firing), 2)
+	f.Expect("what they tell", len(f.notifications("night")), jobs+1)
+	f.Expect("what waits", f.order(firing...), ", ")
+	names = names[:jobs-1]
+	at = ends(run.Succeeded)
+	resolved := f.adoptNotifications(at)
+	f.Expect("runs that tell of recoveries", len(resolved), 1)
+	f.Expect("the recoveries, while the failures are being sent", f.order(resolved...), "held")
+	inputs, err := f.RunInputs(f.Context(), []run.Key{firing[0].Key, firing[1].Key})
+	f.Must(err)
+	var left []string
+	for _, in := range inputs {
+		var n target.AlertNotification
+		f.Must(json.Unmarshal(in.Payload, &n))
+		for _, one := range n.All() {
+			left = append(left, one.Job)
+		}
+	}
+	slices.Sort(left)
+	f.Expect("failures that are still to be told", strings.Join(left, " "), "job-199 job-200")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{
+		fixture.Record(firing[0], fixture.Outcome(at)), fixture.Record(firing[1], fixture.Outcome(at)),
+	}))
+	f.Expect("the recoveries then", f.order(resolved...), "")
+	f.Must(f.Record(f.Context(), []dispatcher.Record{fixture.Record(resolved[0], fixture.Outcome(at))}))
+	events, err := f.AlertEvents(t.Context(), alert.EventQuery{App: "shop", Page: input.Page{Limit: 1000}})
+	f.Must(err)
+	f.Expect("events", len(events), jobs+1+jobs-1)
+	for _, e := range events {
+		if !e.Notified {
+			t.Errorf("%s of job %s was not notified: %+v", e.Transition, e.Job, e.Notification)
+		}
+	}
+	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Job: "job-007", Now: at, Page: input.Page{Limit: 10}})
+	f.Must(err)
+	f.Expect("the latest notification of one job", string(states[0].Notification.Transition)+" in "+states[0].Notification.Run,
+		"resolved in "+resolved[0].String())
 }
 
 func testAlertInOrder(_ *testing.T, f *wing) {
