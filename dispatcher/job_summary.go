@@ -101,6 +101,9 @@ type Census struct {
 	TokenExpiry time.Time
 	// Blocked counts slots that block their jobs; see view.Blockage.
 	Blocked int
+	// Undelivered counts alerts with a notification that is to be attempted again, as retrying, and others whose latest
+	// notification was given up, as failed.
+	Undelivered map[run.State]int
 	// Forgotten counts pauses of apps, jobs and triggers that are older than ForgottenAfter and have no end.
 	Forgotten int
 	// SilentGroups counts endpoint groups that enabled jobs call and that have no endpoint for them.

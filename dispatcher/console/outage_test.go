@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // Without the database, each page shows to any caller that it is unreachable, and since when. It holds nothing else.
@@ -119,4 +122,21 @@ type standby struct{ console.API }
 
 func (standby) Refused(error) error {
 	return input.Refuse(input.CodeUnavailable, "the database is read-only")
+}
+
+// People on call see an alert that did not arrive before they rely on alerts.
+func TestAttentionShowsAlertsThatDidNotArrive(t *testing.T) {
+	t.Parallel()
+	arrived := alert.State{App: "bank", Alert: "on-call", Job: "arrived", Condition: target.AlertFailure, Firing: true}
+	lost := arrived
+	lost.Job, lost.Notification = "lost", &alert.Delivery{State: run.Failed, Class: run.ClassDNS, Error: "no such host"}
+	found := watchedAttention(0)
+	found.Alerts.Items = []alert.State{arrived, lost}
+	w, _ := newCanned(t, map[string]any{"GET /v1/attention": found})
+	got := w.signedIn(reads()).get("")
+	_, section, _ := strings.Cut(got.text, `id="undelivered"`)
+	section, _, _ = strings.Cut(section, "</section>")
+	if !strings.Contains(section, "lost") || !strings.Contains(section, "no such host") || strings.Contains(section, "arrived") {
+		t.Errorf("alerts that did not arrive: %s", section)
+	}
 }

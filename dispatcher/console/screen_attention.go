@@ -18,6 +18,8 @@ type attentionPage struct {
 	Found []attentionCount
 	// Firing are the alerts that fire, those with the same words together.
 	Firing []firingAlerts
+	// Undelivered are the alerts with a notification that was not delivered.
+	Undelivered []alert.State
 	// FailedJobs are the failed runs by job, that of the latest failure first.
 	FailedJobs []failedJob
 	// AllApps means that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
@@ -97,6 +99,7 @@ func showAttention(v *visit) (content, error) {
 		return content{}, err
 	}
 	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
+	page.Undelivered = found.Undelivered()
 	page.Attention, page.Found = found, attentionCounts(found, v.Texts)
 	page.Firing = alike(found.Alerts.Items)
 	page.FailedJobs = byJob(found.Failed.Items)
@@ -132,6 +135,7 @@ func attentionCounts(a view.Attention, texts *kit.Texts) []attentionCount {
 	}
 	add("nodes", len(a.Nodes)+a.MoreNodes, false)
 	add("circuits", len(a.Circuits.Items), a.Circuits.More)
+	add("undelivered", len(a.Undelivered()), a.Alerts.More)
 	add("alerts", len(a.Alerts.Items), a.Alerts.More)
 	add("blocked", len(a.Blocked.Items), a.Blocked.More)
 	add("overdue", len(a.Overdue.Items), a.Overdue.More)

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/store/definitions"
 	"github.com/carillon-dev/carillon/dispatcher/store/dispatch"
+	"github.com/carillon-dev/carillon/dispatcher/store/reads"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -260,12 +261,18 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	return missing, stored, err
 }
 
-// Alerts returns how many alerts are declared.
-func (i *Inspection) Alerts(ctx context.Context) (count int64, err error) {
-	if i.db != nil {
-		count, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT count(*) FROM alerts WHERE deleted_at IS NULL`)
+// Alerts returns how many alerts are declared, and the first, at most limit, whose latest notification is not delivered.
+func (i *Inspection) Alerts(ctx context.Context, limit int) (count int64, undelivered []string, err error) {
+	if i.db == nil {
+		return 0, nil, nil
 	}
-	return count, err
+	if count, _, err = db.First(ctx, i.db, db.ScanInt, `SELECT count(*) FROM alerts WHERE deleted_at IS NULL`); err != nil {
+		return 0, nil, err
+	}
+	// $1 limit
+	undelivered, err = db.Collect(ctx, i.db, db.ScanText, `SELECT p.name || '/' || d.name || ' (' || d.state || ')'
+		FROM (`+reads.UndeliveredAlerts+`) AS d JOIN apps AS p ON p.id = d.app_id WHERE d.state IS NOT NULL ORDER BY 1 LIMIT $1`, limit)
+	return count, undelivered, err
 }
 
 // SetAside returns the earliest rows and ends that are set aside, at most limit of each, and their total number.

@@ -57,6 +57,16 @@ type Attention struct {
 	Rollback  *dispatcher.Rollback `json:"rollback,omitempty"`
 }
 
+// Undelivered are the listed alerts with a notification that was not delivered.
+func (a Attention) Undelivered() (failing []alert.State) {
+	for _, state := range a.Alerts.Items {
+		if state.Notification.Fails() {
+			failing = append(failing, state)
+		}
+	}
+	return failing
+}
+
 // Newest is the beginning of a list.
 type Newest[T any] struct {
 	// Items are at most MaxAttention.

@@ -64,6 +64,10 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 	if a.MoreNodes > 0 {
 		t.add("node", "", "", fmt.Sprintf("%d more", a.MoreNodes))
 	}
+	addAll(t, "undelivered", view.Newest[alert.State]{Items: a.Undelivered()}, func(s alert.State) (string, any, string) {
+		n := s.Notification
+		return place(s.App, s.Job), n.At, fmt.Sprintf("%s of alert %s to %s is %s: %s", s.Condition, s.Alert, n.To, n.State, n.Error)
+	})
 	addAll(t, "alert", a.Alerts, func(s alert.State) (string, any, string) {
 		why := s.Error
 		if why == "" {

@@ -213,13 +213,16 @@ func TestDoctorReportsAlertsWithoutLinks(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	newToken(t, database)
-	expect(t, doctor(t, nil, "--database", database), "alerts", node.HealthOK, "0 alerts")
+	expect(t, doctor(t, nil, "--database", database), "alerts", node.HealthOK, "alerts declared: 0")
 	rows(t, database, `INSERT INTO apps (id, name, description, enabled, retention, revision, created_at, updated_at)
 		VALUES (1, 'shop', '', TRUE, 86400000, 1, 1, 1) RETURNING 'done'`)
 	rows(t, database, `INSERT INTO alerts (id, app_id, name, description, definition, job_id, revision, created_at, updated_at)
 		VALUES (1, 1, 'night', '', '{}', 1, 1, 1, 1) RETURNING 'done'`)
-	expect(t, doctor(t, nil, "--database", database), "alerts", node.HealthWarn, "1 alerts are declared", "URL of the console")
-	expect(t, doctor(t, nil, "--database", database, "--console-url=https://ops.example.com"), "alerts", node.HealthOK, "1 alerts")
+	expect(t, doctor(t, nil, "--database", database), "alerts", node.HealthWarn, "alerts declared: 1", "give it to doctor, too")
+	expect(t, doctor(t, nil, "--database", database, "--console-url=https://ops.example.com"), "alerts", node.HealthOK, "alerts declared: 1")
+	rows(t, database, `INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, attempt, http_status, kind, state)
+		VALUES (1, 1, 1, 1, 1, 1, 1, 404, 6, 'failed') RETURNING 'done'`)
+	expect(t, doctor(t, nil, "--database", database), "alerts", node.HealthWarn, "shop/night (failed)", "carillon alert test")
 }
 
 func TestDoctorComparesTheClocks(t *testing.T) {

@@ -162,8 +162,8 @@ func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
 		}
 		return all
 	}
-	if before := read(); before["carillon_jobs executing"] != 0 || len(before) != 21+len(dispatcher.Works) {
-		t.Errorf("before the census: %v, want %d times 0", before, 21+len(dispatcher.Works))
+	if before := read(); before["carillon_jobs executing"] != 0 || len(before) != 23+len(dispatcher.Works) {
+		t.Errorf("before the census: %v, want %d times 0", before, 23+len(dispatcher.Works))
 	}
 	c.count(t, now)
 	after := read()

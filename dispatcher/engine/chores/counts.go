@@ -120,7 +120,7 @@ type censusGauges struct {
 	chores                                                         *Chores
 	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
 	forgotten, silentGroups, certificateExpiry, retentionBehind    *prometheus.Desc
-	setAside, blocked                                              *prometheus.Desc
+	setAside, blocked, undelivered                                 *prometheus.Desc
 }
 
 func newCensusGauges(c *Chores) *censusGauges {
@@ -139,6 +139,9 @@ func newCensusGauges(c *Chores) *censusGauges {
 			"When the next API token expires, or one expired within a day, in Unix seconds; absent if no token expires."),
 		blocked: gauge("carillon_blocked_jobs",
 			"Slots of jobs that a run has had for unusually long, while later fires only wait or are skipped, 100,000 at most."),
+		undelivered: gauge("carillon_undelivered_alerts",
+			"Alerts with a notification that is to be attempted again (retrying), and others whose latest one was given up (failed), "+
+				"of 100,000 at most.", "state"),
 		forgotten: gauge("carillon_forgotten_pauses",
 			"Pauses of apps, jobs and triggers that have lasted for more than 7 days and have no end, 300,000 at most."),
 		silentGroups: gauge("carillon_groups_without_endpoint",
@@ -155,7 +158,7 @@ func newCensusGauges(c *Chores) *censusGauges {
 // Describe sends the descriptions of the metrics.
 func (g *censusGauges) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead,
-		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind, g.setAside, g.blocked} {
+		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind, g.setAside, g.blocked, g.undelivered} {
 		to <- one
 	}
 }
@@ -182,6 +185,9 @@ func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, work := range dispatcher.Works {
 		send(g.setAside, float64(found.SetAside[work]), string(work))
+	}
+	for _, state := range []run.State{run.Retrying, run.Failed} {
+		send(g.undelivered, float64(found.Undelivered[state]), string(state))
 	}
 	send(g.overdue, float64(found.Overdue))
 	age := 0.0

@@ -29,7 +29,21 @@ UNION ALL SELECT 'overdue', '', count(*), coalesce(min(d.due_at), 0) FROM (SELEC
 UNION ALL SELECT 'token', '', count(*), coalesce(min(k.expires_at), 0) FROM api_tokens AS k WHERE k.expires_at >= $3
 UNION ALL SELECT 'aside', x.work, count(*), 0 FROM (SELECT work FROM set_aside WHERE try_at > $5 LIMIT $1) AS x GROUP BY x.work
 UNION ALL SELECT 'aside', 'follow', count(*), 0 FROM (SELECT 1 AS one FROM pending_ends WHERE try_at > 0 LIMIT $1) AS e HAVING count(*) > 0
-UNION ALL ` + forgottenPauses
+UNION ALL ` + forgottenPauses + `
+UNION ALL ` + undeliveredAlerts
+
+// $1 limit
+const undeliveredAlerts = `SELECT 'undelivered', d.state, count(*), 0 FROM (` + UndeliveredAlerts + ` LIMIT $1) AS d
+	WHERE d.state IS NOT NULL GROUP BY d.state`
+
+// UndeliveredAlerts are the alerts with a state: retrying if a notification is to be attempted again, failed if the
+// latest one was given up, and else NULL.
+const UndeliveredAlerts = `SELECT a.app_id, a.name, CASE
+		WHEN EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = a.job_id AND r.state = 'retrying' AND (r.attempt > 0 OR r.waits_for <> 0))
+			THEN 'retrying'
+		WHEN (SELECT r.state FROM runs AS r WHERE r.job_id = a.job_id ORDER BY r.scheduled_at DESC LIMIT 1) IN ('failed', 'timed_out', 'lost')
+			THEN 'failed' END AS state
+	FROM alerts AS a WHERE a.deleted_at IS NULL`
 
 // expiredLately is how long an expired token counts, so that operators who were away see it.
 const expiredLately = 24 * time.Hour
@@ -39,6 +53,34 @@ type censusRow struct {
 	what, state string
 	count       int
 	at          int64
+}
+
+func (one censusRow) addTo(c *dispatcher.Census) {
+	switch one.what {
+	case "job":
+		c.Jobs[dispatcher.JobState(one.state)] = one.count
+	case "run":
+		c.Runs[run.State(one.state)] = one.count
+	case "node":
+		c.Nodes[dispatcher.NodeState(one.state)] = one.count
+	case "aside":
+		if c.SetAside == nil {
+			c.SetAside = map[dispatcher.Work]int{}
+		}
+		c.SetAside[dispatcher.Work(one.state)] = one.count
+	case "overdue":
+		if c.Overdue = one.count; one.at > 0 {
+			c.Oldest = db.Instant(one.at)
+		}
+	case "undelivered":
+		c.Undelivered[run.State(one.state)] = one.count
+	case "forgotten":
+		c.Forgotten = one.count
+	case "token":
+		if one.at > 0 {
+			c.TokenExpiry = db.Instant(one.at)
+		}
+	}
 }
 
 // Census counts jobs, runs, nodes and everything that needs attention.
@@ -57,30 +99,9 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
 	c.Jobs, c.Runs, c.Nodes = map[dispatcher.JobState]int{}, map[run.State]int{}, map[dispatcher.NodeState]int{}
+	c.Undelivered = map[run.State]int{}
 	for _, one := range rows {
-		switch one.what {
-		case "job":
-			c.Jobs[dispatcher.JobState(one.state)] = one.count
-		case "run":
-			c.Runs[run.State(one.state)] = one.count
-		case "node":
-			c.Nodes[dispatcher.NodeState(one.state)] = one.count
-		case "aside":
-			if c.SetAside == nil {
-				c.SetAside = map[dispatcher.Work]int{}
-			}
-			c.SetAside[dispatcher.Work(one.state)] = one.count
-		case "overdue":
-			if c.Overdue = one.count; one.at > 0 {
-				c.Oldest = db.Instant(one.at)
-			}
-		case "forgotten":
-			c.Forgotten = one.count
-		case "token":
-			if one.at > 0 {
-				c.TokenExpiry = db.Instant(one.at)
-			}
-		}
+		one.addTo(&c)
 	}
 	if err := s.censusCauses(ctx, limit, now, &c); err != nil {
 		return c, err

@@ -193,7 +193,7 @@ func (e *examination) checkClock(ctx context.Context, check string) {
 	}
 }
 
-// shownAside is how many rows and ended runs checkSetAside shows.
+// shownAside is how many rows and ended runs checkSetAside shows, and how many alerts checkAlerts names.
 const shownAside = 3
 
 // checkSetAside reports rows that made their batches fail, and ended runs with followers that could
@@ -221,19 +221,25 @@ func (e *examination) checkSetAside(ctx context.Context, check string) {
 	}
 }
 
-// checkAlerts reports whether notifications of alerts link to the console.
+// checkAlerts reports whether notifications of alerts arrive, and link to the console.
 func (e *examination) checkAlerts(ctx context.Context, check string) {
 	if !e.schema {
 		e.skip(check, "the database has no schema to read")
 		return
 	}
-	switch alerts, err := e.database.Alerts(ctx); {
+	alerts, undelivered, err := e.database.Alerts(ctx, shownAside)
+	switch {
 	case err != nil:
 		e.fail(check, err, "see the check of the database")
-	case alerts > 0 && e.ConsoleURL == "":
-		e.add(check, HealthWarn, fmt.Sprintf("%d alerts are declared, and their notifications do not link to run, job and alert, because the "+
-			"URL of the console is not known", alerts), "give --console-url (CARILLON_CONSOLE_URL) to all nodes")
-	default:
-		e.ok(check, "%d alerts are declared", alerts)
+		return
+	case len(undelivered) > 0:
+		e.add(check, HealthWarn, "the latest notification is not delivered, of alerts such as "+strings.Join(undelivered, ", "),
+			"carillon alert events APP says why; correct the destination, and send carillon alert test")
 	}
+	if alerts > 0 && e.ConsoleURL == "" {
+		e.add(check, HealthWarn, fmt.Sprintf("alerts declared: %d; notifications of a node with these flags do not link to "+
+			"run, job and alert", alerts), "give --console-url (CARILLON_CONSOLE_URL) to all nodes; if they have it, give it to doctor, too")
+		return
+	}
+	e.ok(check, "alerts declared: %d", alerts)
 }

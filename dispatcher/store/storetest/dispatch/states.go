@@ -100,7 +100,8 @@ func testCensus(t *testing.T, f *wing) {
 		}
 	}
 	none := func() dispatcher.Census {
-		return dispatcher.Census{Jobs: map[dispatcher.JobState]int{}, Runs: map[run.State]int{}, Nodes: map[dispatcher.NodeState]int{}}
+		return dispatcher.Census{Jobs: map[dispatcher.JobState]int{}, Runs: map[run.State]int{}, Nodes: map[dispatcher.NodeState]int{},
+			Undelivered: map[run.State]int{}}
 	}
 	before, err := f.Census(t.Context(), fixture.T0, 10)
 	f.Must(err)

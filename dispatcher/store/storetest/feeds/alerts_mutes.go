@@ -159,10 +159,24 @@ func testAlertUndelivered(t *testing.T, f *wing) {
 	attention, err := f.Attention(t.Context(), nil, fixture.T0.Add(time.Hour))
 	f.Must(err)
 	fixture.WantDiff(t, "what attention says of it", states[0].Notification, attention.Alerts.Items[0].Notification)
+	f.Expect("alerts of attention that did not arrive", len(attention.Undelivered()), 1)
 	events, err := f.AlertEvents(t.Context(), alert.EventQuery{App: "shop", Page: input.Page{Limit: 9}})
 	f.Must(err)
 	f.Expect("whether the event says that somebody was told", events[0].Notified, false)
 	fixture.WantDiff(t, "what the event says", states[0].Notification, events[0].Notification)
+	f.Expect("counted", f.undelivered(), map[run.State]int{run.Failed: 1})
+	f.Ends("sync", run.Succeeded)
+	told := f.adoptNotifications(fixture.T0.Add(2 * time.Hour))
+	f.Must(f.Record(t.Context(), []dispatcher.Record{fixture.Record(told[0], fixture.Outcome(fixture.T0.Add(2*time.Hour)))}))
+	f.Expect("counted after the next notification", f.undelivered(), map[run.State]int{})
+}
+
+// undelivered returns the alerts that the census counts as undelivered.
+func (f *wing) undelivered() map[run.State]int {
+	f.Helper()
+	c, err := f.Census(f.Context(), fixture.T0, 100)
+	f.Must(err)
+	return c.Undelivered
 }
 
 // A job that fails has no success and may be late. That is told only if it outlasts the failure.
@@ -189,6 +203,7 @@ func testAlertAfterRollback(t *testing.T, f *wing) {
 	f.DeclareAlert(fixture.Pager("night"), fixture.T0)
 	at := f.Ends("sync", run.Failed).ScheduledAt.Add(time.Minute)
 	f.fails(f.adoptNotifications(at)[0], at)
+	f.Expect("undelivered", f.undelivered(), map[run.State]int{run.Retrying: 1})
 	f.Must(f.DeclareRollback(t.Context(), "restored", fixture.At(at)))
 	f.Must(f.ResolveRollback(t.Context(), dispatcher.RollbackSkip, fixture.At(at)))
 	for after, more := int64(0), true; more; {
