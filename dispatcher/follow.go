@@ -13,14 +13,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// Follow declares what follows an event of a job: runs of other jobs of the app, and a delivery to a destination. At
-// least one of them is given. A run is followed once per event: after a retry that fails again nothing more follows,
+// Follow declares what follows an event of a job: runs of other jobs of the app, and deliveries to an alert's and to its
+// own destination. At least one of them is given. A run is followed once per event: after a retry that fails again nothing more follows,
 // but a retry that succeeds is followed by what is declared for success.
 type Follow struct {
 	// Jobs are names of jobs of the app, at most MostFollowers. Each gets a run of kind chain.
 	Jobs []string `json:"jobs,omitempty" schema:"Name,max=20"`
 	// Payload selects the payload of the runs of Jobs. Empty means FollowOwn.
 	Payload FollowPayload `json:"payload,omitempty" schema:"default=own"`
+	// Alert names an alert of the app. Its destination gets an AlertNotification about the run, in its format and with
+	// its retries, whatever the alert watches and although it may be muted. The alert need not exist.
+	Alert string `json:"alert,omitempty" schema:"Name"`
 	// FollowDestination gets a FollowDocument, in a run of kind follow with the app's default retries. A delivery with
 	// more settings is a job without triggers in Jobs.
 	target.FollowDestination
@@ -79,15 +82,29 @@ func (f JobFollows) Followers() []string {
 	return slices.Compact(names)
 }
 
+// FollowNames returns Followers, and the names of the attached jobs that deliver to the destinations of alerts.
+func (f JobFollows) FollowNames() []string {
+	names := f.Followers()
+	for _, follow := range f.EachFollow() {
+		if follow.Alert != "" {
+			names = append(names, follow.Alert+AlertSuffix)
+		}
+	}
+	return names
+}
+
 // checkFollows adds the problems of what follows j. The store checks that the jobs that it names exist and do not
 // lead back to j.
 func (j Job) checkFollows(problems *input.Problems) {
 	for event, follow := range j.EachFollow() {
 		at := "/" + string(event)
 		to := follow.Target()
-		if len(follow.Jobs) == 0 && to == nil {
-			problems.Add(at, input.CodeRequired, "%s names nothing that follows; give it jobs, a webhook, a lambda, an sqs or an sns, "+
-				"or leave it out", event)
+		if len(follow.Jobs) == 0 && to == nil && follow.Alert == "" {
+			problems.Add(at, input.CodeRequired, "%s names nothing that follows; give it jobs, an alert, a webhook, a lambda, an sqs or an "+
+				"sns, or leave it out", event)
+		}
+		if follow.Alert != "" {
+			input.CheckName(problems, at+"/alert", follow.Alert)
 		}
 		if follow.Payload != "" {
 			input.CheckEnum(problems, at+"/payload", "payload", follow.Payload, []FollowPayload{FollowOwn, FollowResult})
@@ -219,6 +236,18 @@ type FollowedRun struct {
 	Missed   *run.MissedRange `json:"missed,omitempty"`
 	Decision Decision         `json:"decision,omitempty"`
 	Reason   string           `json:"reason,omitempty"`
+}
+
+// Notification returns d as the destination of an alert gets it.
+func (d FollowDocument) Notification(alert string) target.AlertNotification {
+	p := d.Parent
+	n := target.AlertNotification{App: p.App, Alert: alert, Job: p.Job, Condition: target.AlertCondition(d.Event),
+		Transition: target.AlertFollowed, At: p.EndedAt, Since: p.EndedAt, Trigger: p.Trigger, Run: p.Run, Class: p.Class, Error: p.Error,
+		ScheduledAt: &p.ScheduledAt, Reason: p.Reason}
+	if p.Missed != nil {
+		n.Count = p.Missed.Count
+	}
+	return n
 }
 
 // Encode returns d as JSON, of at most MaxPayload bytes, with the result in response, which is nil if none is stored.

@@ -16,8 +16,8 @@ import (
 // each follower gets an equal part of the rest. So the bound holds on all nodes, after any crash, and however often
 // an end is recorded, and the runs of a chain share no row.
 
-// FanOut counts the runs that may follow a run of a job.
-type FanOut struct {
+// fanOut counts the runs that may follow a run of a job.
+type fanOut struct {
 	// Runs is the least value of ChainRuns with which all of them follow: the followers of an event, each counted with
 	// as many runs after it as the one with the most; at most mostFanOut. Depth is how many follow one after another.
 	Runs, Depth int
@@ -25,11 +25,11 @@ type FanOut struct {
 	Next int64
 }
 
-// mostFanOut keeps FanOut.Runs from overflowing.
+// mostFanOut keeps fanOut.Runs from overflowing.
 const mostFanOut = 1 << 40
 
 // Add returns f, raised to the fan-out of an event that count jobs follow, one of them followed by next.
-func (f FanOut) Add(count int, follower int64, next FanOut) FanOut {
+func (f fanOut) add(count int, follower int64, next fanOut) fanOut {
 	runs := mostFanOut
 	if count > 0 && next.Runs < mostFanOut/count {
 		runs = count * (1 + next.Runs)
@@ -58,7 +58,7 @@ type Leader struct {
 
 // FollowGraph is the graph of followers in an app before a job changes, limited to jobs before and after that job.
 type FollowGraph struct {
-	IDs     map[string]int64     // keys of the existing jobs that the job names, by their names
+	IDs     map[string]int64     // keys of the existing jobs among its FollowNames, by their names
 	Names   map[int64]string     // of all jobs in the graph
 	After   map[int64][]Follower // of jobs, by event and follower
 	Leaders map[int64][]Leader   // by their follower; needed only if Grows
@@ -89,6 +89,10 @@ func (g FollowGraph) warn(job Job) error {
 					"app %s has no job %s; no run follows under this name until it has one", input.Echo(job.App), input.Echo(name))
 			}
 		}
+		if follow.Alert != "" && g.IDs[follow.Alert+AlertSuffix] == 0 {
+			problems.Add(input.Pointer(string(event), "alert"), input.CodeFollowUnknown,
+				"app %s has no alert %s; nothing is delivered to it until it has one", input.Echo(job.App), input.Echo(follow.Alert))
+		}
 	}
 	return problems.Err()
 }
@@ -116,6 +120,10 @@ func (g FollowGraph) followers(job Job) ([]Follower, error) {
 			}
 			next[id] = true
 			all = append(all, Follower{job.Key(), event.Mask(), id, run.KindChain, follow.Payload == FollowResult})
+		}
+		if follow.Alert != "" {
+			deliveries := Job{App: job.App, Name: follow.Alert + AlertSuffix}
+			all = append(all, Follower{job.Key(), event.Mask(), deliveries.Key(), run.KindFollow, true})
 		}
 		if follow.Target() != nil {
 			all = append(all, Follower{job.Key(), event.Mask(), job.Attached(event).Key(), run.KindFollow, true})
@@ -204,9 +212,9 @@ func (g FollowGraph) checkFanOut(job Job, after []Follower, quotas target.Quotas
 }
 
 // fanOut returns the fan-out of a job before and after a change of its followers, which do not lead back to it.
-func (g FollowGraph) fanOut(job Job, after []Follower) (was, is FanOut, now fanOuts) {
-	before := fanOuts{after: g.After, known: map[int64]FanOut{}}
-	now = fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]FanOut{}}
+func (g FollowGraph) fanOut(job Job, after []Follower) (was, is fanOut, now fanOuts) {
+	before := fanOuts{after: g.After, known: map[int64]fanOut{}}
+	now = fanOuts{after: g.After, of: job.Key(), instead: after, known: map[int64]fanOut{}}
 	if !g.Awaited {
 		was = before.at(job.Key())
 	}
@@ -218,11 +226,11 @@ type fanOuts struct {
 	after   map[int64][]Follower
 	of      int64 // the job with the new followers; 0 if none
 	instead []Follower
-	known   map[int64]FanOut
+	known   map[int64]fanOut
 }
 
 // at returns the fan-out of a job.
-func (f fanOuts) at(id int64) (out FanOut) {
+func (f fanOuts) at(id int64) (out fanOut) {
 	if out, known := f.known[id]; known {
 		return out
 	}
@@ -233,7 +241,7 @@ func (f fanOuts) at(id int64) (out FanOut) {
 	for _, event := range run.FollowEvents {
 		followers := slices.DeleteFunc(slices.Clone(after), func(one Follower) bool { return one.Event != event.Mask() })
 		for _, one := range followers {
-			out = out.Add(len(followers), one.ID, f.at(one.ID))
+			out = out.add(len(followers), one.ID, f.at(one.ID))
 		}
 	}
 	f.known[id] = out
@@ -242,15 +250,15 @@ func (f fanOuts) at(id int64) (out FanOut) {
 
 // most returns the path to a job with the largest fan-out of its first job, and that fan-out. It stops once quotas
 // are exceeded. It ends, because jobs do not follow each other in circles.
-func (g FollowGraph) most(id int64, out FanOut, quotas target.Quotas) (path []int64, most FanOut) {
-	next, found := map[int64]int64{}, map[int64]FanOut{id: out}
+func (g FollowGraph) most(id int64, out fanOut, quotas target.Quotas) (path []int64, most fanOut) {
+	next, found := map[int64]int64{}, map[int64]fanOut{id: out}
 	first, most := id, out
 	for level := []int64{id}; len(level) > 0 && most.Runs <= quotas.ChainRuns && most.Depth <= quotas.ChainDepth; {
 		leaders := g.leadersOf(level)
 		level = level[:0]
 		for _, one := range leaders {
 			was := found[one.Job]
-			is := was.Add(one.Count, one.Follower, found[one.Follower])
+			is := was.add(one.Count, one.Follower, found[one.Follower])
 			if is == was {
 				continue
 			}

@@ -218,7 +218,7 @@ func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
 					"jobs": knownvalue.Null(), "payload": knownvalue.StringExact("own"), "webhook": knownvalue.ObjectExact(map[string]knownvalue.Check{
 						"url": knownvalue.StringExact("https://oncall.example.com/failed?a=b"),
 					}),
-					"lambda": knownvalue.Null(), "sqs": knownvalue.Null(), "sns": knownvalue.Null(),
+					"lambda": knownvalue.Null(), "sqs": knownvalue.Null(), "sns": knownvalue.Null(), "alert": knownvalue.Null(),
 				})),
 				statecheck.ExpectKnownValue("data.carillon_job.j", at("on_success"), knownvalue.Null()),
 				statecheck.ExpectKnownValue("data.carillon_job.j", at("target", "kind"), knownvalue.StringExact("webhook")),

@@ -154,9 +154,10 @@ var jobRows = binding.Of(binding.Fresh[dispatcher.Job],
 
 // followRow is the block of an event; after names the runs or fires that it follows.
 func followRow(name, after string, field func(*dispatcher.Job) **dispatcher.Follow) *binding.Row {
-	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+": other `jobs`, and at most "+
-		"one of `webhook`, `lambda`, `sqs` and `sns`. That gets the document that `payload = \"result\"` means, in a run of its own with "+
-		"the `default_retry` of the app. For a request or message with more settings, name a job without triggers in `jobs`. "+
+	return binding.Block(name, binding.Nested(field, followRows), binding.Optional, "What follows "+after+": other `jobs`, the "+
+		"destination of an `alert`, and at most one of `webhook`, `lambda`, `sqs` and `sns`. That gets the document that "+
+		"`payload = \"result\"` means, in a run of its own with the `default_retry` of the app. "+
+		"For a request or message with more settings, name a job without triggers in `jobs`. "+
 		"Default: nothing follows.",
 		binding.Data("What follows "+after+"; null if nothing does."))
 }
@@ -170,6 +171,10 @@ var followRows = binding.Of(func() *dispatcher.Follow { return &dispatcher.Follo
 	binding.Text("payload", func(f *dispatcher.Follow) *dispatcher.FollowPayload { return &f.Payload }, binding.Default,
 		"What these jobs get: `own` is the payload that they declare, `result` a document with the run that they follow and its "+
 			"response.", binding.Data("What these jobs get: `own` or `result`.")),
+	binding.Text("alert", func(f *dispatcher.Follow) *string { return &f.Alert }, binding.Optional,
+		"Name of an alert of the app. Its destination, as it is then, gets a notification about the run in its format, whatever "+
+			"the alert watches and although it may be muted. It need not exist yet. Default: none.", somethingFollows, binding.Data(
+			"Name of an alert with a destination that gets a notification then; null if there is none.")),
 	destinationRow("webhook", "An HTTP request with method `POST`.",
 		binding.Nested(func(f *dispatcher.Follow) **target.FollowWebhook { return &f.Webhook }, binding.Of(binding.Fresh[target.FollowWebhook],
 			settingRow("url", "webhook", func(w *target.FollowWebhook) *string { return &w.URL }),

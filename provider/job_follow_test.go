@@ -160,14 +160,14 @@ resource "carillon_job" "j" {
 	d := f.directory(t, config(""), providerBlock(""))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 added")
 	mustChangeNothing(t, d)
-	if printed := d.must(t, "plan"); strings.Contains(printed, "follow_job_unknown") {
+	if printed := d.must(t, "plan"); strings.Contains(printed, "follow_unknown") {
 		t.Errorf("a plan of jobs that exist warns:\n%s", printed)
 	}
 	d.rewrite(t, config(`"extract"`))
 	d.mustFail(t, []string{"plan"}, "in a circle")
 	d.rewrite(t, strings.Replace(config(""), "report = []", "reports = []", 1))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
-	mustSay(t, d.must(t, "plan"), "follow_job_unknown", "did you mean reports?", "No changes.")
+	mustSay(t, d.must(t, "plan"), "follow_unknown", "did you mean reports?", "No changes.")
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "4 destroyed")
 }
 
@@ -188,6 +188,40 @@ func TestCyclesOfFollowersAreReportedAtPlan(t *testing.T) {
 
 	alone := f.directory(t, "import {\n  to = carillon_job.c\n  id = \"shop/c\"\n}\n"+followed("c", `"a"`), providerBlock(""))
 	golden(t, followDir+"cycle_warning.txt", warningsOf(t, alone.must(t, "plan")))
+}
+
+// A job names an alert, which may watch the job: a plan warns only of an alert that neither exists nor is planned.
+func TestJobNamesAnAlert(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	alert := func(name string) string {
+		return "resource \"carillon_alert\" \"night\" {\n  app = carillon_app.a.name\n" +
+			"  name = \"" + name + "\"\n  jobs = [carillon_job.j.name]\n" +
+			"  missed = true\n  destination {\n    webhook {\n      url = \"https://pager.example.com\"\n    }\n  }\n}\n"
+	}
+	naming := job(hook + daily + "on_failure {\n  alert = \"night\"\n}\n")
+	d := f.directory(t, naming+alert("nights"), providerBlock(""))
+	d.must(t, "apply", "-auto-approve")
+	mustSay(t, d.must(t, "plan"), `on_failure.alert: app "crm" has no alert "night" yet`, "did you mean nights?", "No changes.")
+	d.rewrite(t, naming+alert("night"))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
+	mustChangeNothing(t, d)
+	if printed := d.must(t, "plan"); strings.Contains(printed, "follow_unknown") {
+		t.Errorf("a plan of an alert that exists warns:\n%s", printed)
+	}
+	d.must(t, "state", "rm", "carillon_job.j")
+	d.must(t, "import", "carillon_job.j", "crm/nightly")
+	mustChangeNothing(t, d)
+	stored, err := f.readJob(t.Context())
+	if err != nil || stored.OnFailure == nil || stored.OnFailure.Alert != "night" {
+		t.Errorf("on_failure = %+v, %v", stored.OnFailure, err)
+	}
+	d.rewrite(t, naming)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 0 changed, 1 destroyed")
+	d.rewrite(t, job(hook+daily))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 1 changed, 0 destroyed")
+	mustChangeNothing(t, d)
 }
 
 // A story: one apply destroys a job and takes its name out of others. Terraform destroys it first.

@@ -102,9 +102,9 @@ func TestJobsMayNameJobsThatDoNotExist(t *testing.T) {
 		`{"target":{"webhook":{"url":"https://example.com/hook"}},"on_success":{"jobs":["sync"]}}`)
 	third := w.must(http.StatusCreated, "PUT", oneApp+"/jobs/third",
 		`{"target":{"webhook":{"url":"https://example.com/hook"}},"on_failure":{"jobs":["sync","nosuch"]}}`)
-	third.says(`"path":"/on_failure/jobs/1","code":"follow_job_unknown","message":"app \"crm\" has no job \"nosuch\"`)
+	third.says(`"path":"/on_failure/jobs/1","code":"follow_unknown","message":"app \"crm\" has no job \"nosuch\"`)
 	w.do("PUT", oneJob, `{"target":{"webhook":{"url":"https://example.com/hook"}},"on_failure":{"jobs":["first"]}}`).
 		refused(http.StatusUnprocessableEntity, "/on_failure/jobs/0 follow_cycle")
 	w.must(http.StatusNoContent, "DELETE", oneJob, "")
-	w.must(http.StatusOK, "GET", oneApp+"/jobs/first", "").says(`"follow_job_unknown"`)
+	w.must(http.StatusOK, "GET", oneApp+"/jobs/first", "").says(`"follow_unknown"`)
 }

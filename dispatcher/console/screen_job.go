@@ -64,6 +64,7 @@ type carriedState struct {
 type followRow struct {
 	On     run.FollowEvent
 	Jobs   []string
+	Alert  string
 	Target target.Kind
 }
 
@@ -216,7 +217,7 @@ func (p jobPage) BurnRates() []burnRate {
 func follows(job dispatcher.Job) []followRow {
 	var found []followRow
 	for event, follow := range job.EachFollow() {
-		row := followRow{On: event, Jobs: follow.Jobs}
+		row := followRow{On: event, Jobs: follow.Jobs, Alert: follow.Alert}
 		if to := follow.Target(); to != nil {
 			row.Target = to.Kind()
 		}

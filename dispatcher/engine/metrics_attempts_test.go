@@ -187,12 +187,14 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	const help = "Runs that this node did not attempt, because they got no slot or because of a quota of their app, by app and reason."
 	want := "# HELP carillon_skipped_runs_total " + help + `
 		# TYPE carillon_skipped_runs_total counter
+		carillon_skipped_runs_total{app="",reason="alert_deleted"} 0
 		carillon_skipped_runs_total{app="",reason="chain"} 0
 		carillon_skipped_runs_total{app="",reason="endpoint_busy"} 0
 		carillon_skipped_runs_total{app="",reason="forbid"} 0
 		carillon_skipped_runs_total{app="",reason="queue_full"} 0
 		carillon_skipped_runs_total{app="",reason="replaced"} 0
 		carillon_skipped_runs_total{app="",reason="waiting_runs"} 0
+		carillon_skipped_runs_total{app="app",reason="alert_deleted"} 0
 		carillon_skipped_runs_total{app="app",reason="chain"} 0
 		carillon_skipped_runs_total{app="app",reason="endpoint_busy"} 0
 		carillon_skipped_runs_total{app="app",reason="forbid"} 1

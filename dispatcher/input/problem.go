@@ -157,7 +157,7 @@ const (
 	CodeEnum            = "enum"
 	CodeExecutorTimeout = "executor_timeout"
 	CodeFollowCycle     = "follow_cycle"
-	CodeFollowUnknown   = "follow_job_unknown"
+	CodeFollowUnknown   = "follow_unknown"
 	CodeFollowTwice     = "follow_twice"
 	CodeForbidden       = "forbidden"
 	CodeGroupInUse      = "group_in_use"
@@ -335,8 +335,8 @@ var Codes = []CodeRow{
 	{CodeEnum, 422, "Not one of the allowed values"},
 	{CodeExecutorTimeout, 422, "The executor interrupts runs after their callback is missing"},
 	{CodeFollowCycle, 422, "Jobs follow one another in a circle"},
-	{CodeFollowUnknown, 422, "The job that is to follow does not exist"},
 	{CodeFollowTwice, 422, "A job follows the same event twice"},
+	{CodeFollowUnknown, 422, "The job or alert that is to follow does not exist"},
 	{CodeForbidden, 403, "The token does not allow this"},
 	{CodeGroupInUse, 409, "The endpoint group is in use"},
 	{CodeGroupKind, 422, "Not for endpoint groups of this kind"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
 // AlertFormat is the form of an alert's messages; empty means AlertFormatCarillon.
@@ -37,8 +38,11 @@ func ParseAlertNotification(input json.RawMessage) (n AlertNotification, err err
 // same key, of at most 255 characters.
 func (n AlertNotification) DedupKey() string {
 	what := string(n.Condition)
-	if n.Job == "" {
+	switch {
+	case n.Job == "":
 		what = string(AlertTest)
+	case n.Transition == AlertFollowed: // a success ends the incident of the failure before
+		what = string(AlertFollowed)
 	}
 	return strings.Join([]string{"carillon", n.Installation, n.App, n.Alert, n.Job, what}, "/")
 }
@@ -82,12 +86,19 @@ func (n AlertNotification) title() string {
 	}
 }
 
+// isGood reports whether a condition ended, or a run succeeded that the alert follows.
+func (n AlertNotification) isGood() bool {
+	return n.Transition == AlertResolved || n.Condition == AlertCondition(run.OnSuccess)
+}
+
 func (n AlertNotification) test() string { return "Test of alert " + n.App + "/" + n.Alert }
 
 // firing describes the problem, after the name of the job.
 func (n AlertNotification) firing() string {
 	switch n.Condition {
-	case AlertFailure:
+	case AlertCondition(run.OnSuccess):
+		return "succeeded"
+	case AlertFailure, AlertCondition(run.OnFailure):
 		switch {
 		case n.Transition == AlertStillFiring:
 			return fmt.Sprintf("still fails: %d times in a row", n.Count)
@@ -95,7 +106,7 @@ func (n AlertNotification) firing() string {
 			return fmt.Sprintf("failed %d times in a row", n.Count)
 		}
 		return "failed"
-	case AlertMissed:
+	case AlertMissed, AlertCondition(run.OnMisfire):
 		if n.Count > 1 {
 			return fmt.Sprintf("missed %d fires", n.Count) + n.why()
 		}
@@ -231,10 +242,10 @@ type pagerDutyPayload struct {
 // https://developer.pagerduty.com/docs/events-api-v2/trigger-events/.
 func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) []byte {
 	event := pagerDutyEvent{RoutingKey: routingKey, EventAction: "trigger", DedupKey: n.DedupKey()}
-	switch n.Transition {
-	case AlertResolved:
+	switch {
+	case n.isGood():
 		event.EventAction = "resolve"
-	case AlertAcknowledged:
+	case n.Transition == AlertAcknowledged:
 		event.EventAction = "acknowledge"
 	default:
 		if severity == "" {
@@ -347,12 +358,12 @@ func plainText(text string, most int) slackText {
 type slackLook struct{ emoji, color string }
 
 func (n AlertNotification) slackLook() slackLook {
-	switch n.Transition {
-	case AlertResolved:
+	switch {
+	case n.isGood():
 		return slackLook{"🟢", "#2eb67d"}
-	case AlertAcknowledged:
+	case n.Transition == AlertAcknowledged:
 		return slackLook{"👀", "#ecb22e"}
-	case AlertTest:
+	case n.Transition == AlertTest:
 		return slackLook{"🔔", "#36c5f0"}
 	default:
 		return slackLook{"🔴", "#e01e5a"}

@@ -264,3 +264,31 @@ func TestDedupKeysFitPagerDuty(t *testing.T) {
 		}
 	}
 }
+
+func TestDestinationOfAFollowedRunHearsOfIt(t *testing.T) {
+	t.Parallel()
+	n := failureNotification()
+	n.Transition = AlertFollowed
+	keys := map[string]bool{}
+	for condition, want := range map[AlertCondition][2]string{
+		"on_failure": {"Job payments/settle failed", "trigger"}, "on_success": {"Job payments/settle succeeded", "resolve"},
+		"on_misfire": {"Job payments/settle missed 3 fires: status 503", "trigger"},
+	} {
+		n.Condition, n.Count = condition, 0
+		if condition == "on_misfire" {
+			n.Count = 3
+		}
+		event := pagerDutyOf(t, n, "")
+		keys[event.DedupKey] = true
+		if got := [2]string{n.Title(), event.EventAction}; got != want {
+			t.Errorf("%s has title and action %q, want %q", condition, got, want)
+		}
+		message, _ := slackTexts(t, n.Slack())
+		if green := message.Attachments[0].Color == "#2eb67d"; green != (condition == "on_success") {
+			t.Errorf("%s has colour %s", condition, message.Attachments[0].Color)
+		}
+	}
+	if len(keys) != 1 {
+		t.Errorf("dedup keys are %v, want one, so that a success ends the incident of a failure", keys)
+	}
+}

@@ -161,6 +161,7 @@ const (
 	AlertResolved     AlertTransition = "resolved"     // it holds no longer
 	AlertAcknowledged AlertTransition = "acknowledged" // a person knows of it
 	AlertTest         AlertTransition = "test"         // somebody tests the destination
+	AlertFollowed     AlertTransition = "followed"     // a job names the alert in its on_success, on_failure or on_misfire, the condition
 )
 
 // ofNotification returns the value of a field of a notification; is is false for a field of the delivery.

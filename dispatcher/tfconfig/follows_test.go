@@ -36,7 +36,8 @@ func chain(t *testing.T) tfconfig.Content {
 				Signing: &target.Signing{Secrets: map[string]target.Secret{"v1": {Stored: true}}}}
 			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"9-report", "of-another-module"}, Payload: dispatcher.FollowResult}
 			job.OnFailure = &dispatcher.Follow{Jobs: []string{"9-report"}, FollowDestination: target.FollowDestination{Webhook: told}}
-			job.OnMisfire = &dispatcher.Follow{FollowDestination: target.FollowDestination{Lambda: &target.FollowLambda{Function: "missed"}}}
+			job.OnMisfire = &dispatcher.Follow{Alert: "on-call",
+				FollowDestination: target.FollowDestination{Lambda: &target.FollowLambda{Function: "missed"}}}
 		}
 		job, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, now)
 		if err != nil {

@@ -331,19 +331,21 @@ func followersOf(r *Resource) []follower {
 	return all
 }
 
-// declaredJobs are the jobs of a module by app and name, and the apps that it has all jobs of.
-type declaredJobs struct {
-	jobs map[string]map[string]*Resource
-	all  map[string]bool
+// declared are the resources of a kind in a module by app and name, and the apps that it has all of them of.
+type declared struct {
+	kind  string // JobType or AlertType
+	named map[string]map[string]*Resource
+	all   map[string]bool
 }
 
-// jobsOf returns the jobs of a module. An app that is not in all may have others, elsewhere or with unknown names.
-func (l *linter) jobsOf(m *Module) declaredJobs {
-	d := declaredJobs{map[string]map[string]*Resource{}, map[string]bool{}}
-	unnamed := map[string]bool{} // apps with jobs of unknown names
+// declared returns the jobs or alerts of a module. An app that is not in all may have others, elsewhere or with unknown
+// names.
+func (l *linter) declared(m *Module, kind string) declared {
+	d := declared{kind, map[string]map[string]*Resource{}, map[string]bool{}}
+	unnamed := map[string]bool{} // apps with resources of unknown names
 	anyApp := false
 	for _, r := range m.Resources {
-		if r.Type != JobType {
+		if r.Type != kind {
 			continue
 		}
 		app, known := r.app()
@@ -354,10 +356,10 @@ func (l *linter) jobsOf(m *Module) declaredJobs {
 		case !named:
 			unnamed[app] = true
 		default:
-			if d.jobs[app] == nil {
-				d.jobs[app] = map[string]*Resource{}
+			if d.named[app] == nil {
+				d.named[app] = map[string]*Resource{}
 			}
-			d.jobs[app][name] = r
+			d.named[app][name] = r
 		}
 	}
 	for app := range l.apps {
@@ -366,24 +368,30 @@ func (l *linter) jobsOf(m *Module) declaredJobs {
 	return d
 }
 
-// unknown returns the problem of a name that no job of an app has, if the module has all jobs of that app.
-func (d declaredJobs) unknown(pointer, code, app, name string) error {
-	if !d.all[app] || d.jobs[app][name] != nil {
+// unknown returns the problem of a name that an app lacks, if the module has all resources of the kind of that app.
+func (d declared) unknown(pointer, code, app, name string) error {
+	if !d.all[app] || d.named[app][name] != nil {
 		return nil
 	}
-	return input.Problems{{Path: pointer, Code: code, Message: "no file declares job " + input.Echo(name) + " of app " + app +
-		"; declare it, or check the name" + input.DidYouMean(name, slices.Sorted(maps.Keys(d.jobs[app])))}}
+	return input.Problems{{Path: pointer, Code: code, Message: "no file declares " + strings.TrimPrefix(d.kind, "carillon_") + " " +
+		input.Echo(name) + " of app " + app + "; declare it, or check the name" +
+		input.DidYouMean(name, slices.Sorted(maps.Keys(d.named[app])))}}
 }
 
-// follows checks the names of jobs that follow others, once all jobs are known.
+// follows checks the names of jobs and alerts that follow jobs, once all of them are known.
 func (l *linter) follows(m *Module) {
-	declared := l.jobsOf(m)
-	for _, app := range slices.Sorted(maps.Keys(declared.jobs)) {
-		jobs := declared.jobs[app]
+	declared, alerts := l.declared(m, JobType), l.declared(m, AlertType)
+	for _, app := range slices.Sorted(maps.Keys(declared.named)) {
+		jobs := declared.named[app]
 		l.circles(app, jobs)
 		for _, name := range slices.Sorted(maps.Keys(jobs)) {
 			for _, one := range followersOf(jobs[name]) {
 				l.report(jobs[name], true, declared.unknown(one.pointer, input.CodeFollowUnknown, app, one.name))
+			}
+			for _, event := range run.FollowEvents {
+				if alert, known := jobs[name].root.part(string(event)).part("alert").text(); known && alert != "" {
+					l.report(jobs[name], true, alerts.unknown(input.Pointer(string(event), "alert"), input.CodeFollowUnknown, app, alert))
+				}
 			}
 		}
 	}
@@ -391,7 +399,7 @@ func (l *linter) follows(m *Module) {
 
 // watches checks the names of jobs that alerts select, once all jobs are known.
 func (l *linter) watches(m *Module) {
-	declared := l.jobsOf(m)
+	declared := l.declared(m, JobType)
 	for _, r := range m.Resources {
 		app, known := r.app()
 		jobs := r.root.part("jobs")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
@@ -42,9 +44,9 @@ type Plan struct {
 	// calendars are the planned calendars by app/name; nil if they do not change or are partly
 	// unknown. Like groups, Terraform plans them before the jobs that refer to them.
 	calendars     known[*dispatcher.Calendar]
-	calendarsRead known[[]dispatcher.Calendar]  // by app; nil if they cannot be read
-	groups        known[bool]                   // app/name of groups that exist after an apply
-	groupsRead    known[[]target.EndpointGroup] // by app; nil if they cannot be read
+	calendarsRead known[[]dispatcher.Calendar] // by app; nil if they cannot be read
+	groups        named[target.EndpointGroup]
+	alerts        named[alert.Alert]
 	jobs          knownJobs
 	nodes         known[[]dispatcher.Node] // under ""; nil if they cannot be read
 }
@@ -143,6 +145,25 @@ func readAll[T any](
 			return all
 		}
 	}
+}
+
+// named knows which objects of a kind exist after an apply.
+type named[T any] struct {
+	planned known[bool] // app/name of those in the plan
+	stored  known[[]T]  // by app; nil if they cannot be read
+}
+
+// lacks reports that an app has no such object, neither stored nor planned so far, and the names of the stored ones. It
+// does not if they cannot be read.
+func (n *named[T]) lacks(app, name string, read func() []T, nameOf func(T) string) (names []string, lacks bool) {
+	if app == "" || name == "" || n.planned.has(app+"/"+name) {
+		return nil, false
+	}
+	stored := n.stored.once(app, read)
+	for _, one := range stored {
+		names = append(names, nameOf(one))
+	}
+	return names, stored != nil && !slices.Contains(names, name)
 }
 
 // plannedDefaults are the planned defaults of an app, which may be unknown before apply.

@@ -123,10 +123,10 @@ func (p *Plan) checkCalendar(ctx context.Context, problems *input.Problems, app,
 	}
 }
 
-// missing returns the warning that nothing follows under a name until a job of the app has it; names are the existing ones.
+// missing returns the warning that nothing follows under a name until the app has it; names are the existing ones.
 func (r reference) missing(names []string) input.Problem {
-	return input.Problem{Path: r.at, Code: r.code, Message: fmt.Sprintf("app %s has no job %s yet, and Terraform has not planned one; no "+
-		"run follows under this name until there is one%s", input.Echo(r.app), input.Echo(r.name), input.DidYouMean(r.name, names))}
+	return input.Problem{Path: r.at, Code: r.code, Message: fmt.Sprintf("app %s has no %s %s yet, and Terraform has not planned one; no "+
+		"run follows under this name until there is one%s", input.Echo(r.app), r.kind, input.Echo(r.name), input.DidYouMean(r.name, names))}
 }
 
 // CheckReferences refuses a job that names calendars or a group that neither exist nor are created
@@ -145,7 +145,7 @@ func (p *Plan) CheckReferences(ctx context.Context, diags *diag.Diagnostics, e *
 // It warns of endpoints that no node may call.
 func (p *Plan) OfGroup(ctx context.Context, diags *diag.Diagnostics, of Definition[target.EndpointGroup]) {
 	group := of.Declared
-	p.groups.set(group.App+"/"+group.Name, true)
+	p.groups.planned.set(group.App+"/"+group.Name, true)
 	if p.reads() {
 		found := dispatcher.WarnOfNodes(group.App, nil, p.fleetOf(ctx, group.App), func(u *target.Unreachable) { u.Group(group) })
 		p.WarnOfMistakes(diags, group.App, group.Name, of.E.AboutKnown(found), "more groups")
@@ -159,16 +159,12 @@ const GroupKind = "endpoint group"
 // If that is unknown now, the API checks it at apply.
 func (p *Plan) checkGroup(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	group := job.Target.Group
-	if group == nil || !p.reads() || job.App == "" || group.Name == "" ||
-		p.groups.has(job.App+"/"+group.Name) {
+	if group == nil || !p.reads() {
 		return
 	}
-	groups := p.groupsRead.once(job.App, func() []target.EndpointGroup { return readAll(ctx, job.App, p.Groups) })
-	var names []string
-	for _, one := range groups {
-		names = append(names, one.Name)
-	}
-	if groups != nil && !slices.Contains(names, group.Name) {
+	names, lacks := p.groups.lacks(job.App, group.Name, func() []target.EndpointGroup { return readAll(ctx, job.App, p.Groups) },
+		func(g target.EndpointGroup) string { return g.Name })
+	if lacks {
 		unknown := reference{GroupKind, input.CodeGroupUnknown, job.App, group.Name, "/target/group/name"}.unknown(names)
 		p.paths.Report(diags, e.AboutKnown(input.Problems{unknown}))
 	}
@@ -224,17 +220,13 @@ func (p *Plan) followersOf(ctx context.Context, app, name string) (followers []s
 	return job.Followers(), true, false, true
 }
 
-// checkFollows warns of names of jobs that neither exist nor are planned so far: Terraform may plan them later.
+// checkFollows warns of names of jobs and alerts that neither exist nor are planned so far: Terraform may plan them later.
 // It refuses jobs that follow one another in a circle. If that is unknown now, the API checks it at apply.
 func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *binding.Expander, job dispatcher.Job) {
 	if !p.reads() || job.App == "" || job.Name == "" || diags.HasError() {
 		return
 	}
-	followers := job.Followers()
-	p.jobs.plan(job.App, job.Name, followers)
-	if len(followers) == 0 {
-		return
-	}
+	p.jobs.plan(job.App, job.Name, job.Followers())
 	var problems input.Problems
 	for event, follow := range job.EachFollow() {
 		for i, name := range follow.Jobs {
@@ -246,6 +238,11 @@ func (p *Plan) checkFollows(ctx context.Context, diags *diag.Diagnostics, e *bin
 				missing := reference{"job", input.CodeFollowUnknown, job.App, name, at}
 				problems = append(problems, missing.missing(p.someJobs(ctx, job.App)))
 			}
+		}
+		names, lacks := p.alerts.lacks(job.App, follow.Alert, func() []alert.Alert { return readAll(ctx, job.App, p.Alerts) },
+			func(a alert.Alert) string { return a.Name })
+		if at := input.Pointer(string(event), "alert"); lacks {
+			problems = append(problems, reference{"alert", input.CodeFollowUnknown, job.App, follow.Alert, at}.missing(names))
 		}
 	}
 	p.WarnOfMistakes(diags, job.App, job.Name, e.AboutKnown(problems), "more jobs")
@@ -310,10 +307,11 @@ func pointerOfFollower(job dispatcher.Job, cycle []string) string {
 	return ""
 }
 
-// OfAlert warns of job names in an alert that do not exist, neither in the plan nor on the server.
-// The API reports labels without a job at apply.
+// OfAlert records an alert, which jobs of the same plan may name. It warns of job names in it that do not exist, neither
+// in the plan nor on the server. The API reports labels without a job at apply.
 func (p *Plan) OfAlert(ctx context.Context, diags *diag.Diagnostics, of Definition[alert.Alert]) {
 	app, e := of.Declared.App, of.E
+	p.alerts.planned.set(app+"/"+of.Declared.Name, true)
 	if !p.reads() || app == "" || of.Declared.Name == "" || diags.HasError() {
 		return
 	}

@@ -112,7 +112,7 @@ func (j *Judgement) responses(ctx context.Context) (map[string]string, error) {
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &response)
 		}
-		all[key.String()] = input.Cut(input.OneLine(strings.TrimSpace(response.Body)), shownResponse)
+		all[key.String()] = ShownResponse(response)
 		return err
 	}, read, j.Batch(keys.At, keys.Trigger, keys.Kind, keys.Token, keys.Attempt)...)
 	if err != nil {
@@ -121,8 +121,11 @@ func (j *Judgement) responses(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// shownResponse is how many bytes of a response a notification has.
-const shownResponse = 300
+// ShownResponse returns the beginning of a response, on one line, as a notification has it.
+func ShownResponse(response run.Response) string {
+	const most = 300 // bytes
+	return input.Cut(input.OneLine(strings.TrimSpace(response.Body)), most)
+}
 
 // triggerNames returns the names of the triggers of the runs in notifications, by the ids of the runs.
 func (j *Judgement) triggerNames(ctx context.Context) (map[string]string, error) {

@@ -163,9 +163,9 @@ func (s *Store) idsOfJobs(ctx context.Context, q db.Querier, app string, names [
 	if len(names) == 0 {
 		return nil, nil
 	}
-	// $1 app, from $2 on: names
+	// $1 app, from $2 on: names. No job that users declare has the name of an attached one.
 	query := s.db.Rows(0, 2, "", db.NameColumns...) + ` SELECT j.name, j.id FROM b JOIN jobs AS j ON j.name = b.name
-		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0`
+		WHERE j.app_id = $1 AND j.deleted_at IS NULL`
 	return db.ReadMap[string, int64](ctx, q, query, append([]any{run.AppID(app)}, s.db.Batch(names)...)...)
 }
 

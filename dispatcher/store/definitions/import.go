@@ -148,7 +148,7 @@ func (s *Store) importFollows(ctx context.Context, t *dispatch.Tx, one access.Ex
 	job := one.WithOrigins()
 	b := dispatcher.JobBefore{Bounds: app.Bounds, Defaults: app.Defaults, Keys: s.keys != nil}
 	var err error
-	if b.Follows.IDs, err = s.idsOfJobs(ctx, t, job.App, job.Followers()); err != nil {
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, t, job.App, job.FollowNames()); err != nil {
 		return err
 	}
 	if err := s.loadFollows(ctx, t, job, &b); err != nil {

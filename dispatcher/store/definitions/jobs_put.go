@@ -62,7 +62,7 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	if err := dispatch.Allow(by, old.Revision); err != nil {
 		return b, err
 	}
-	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, job.App, job.Followers()); err != nil {
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, job.App, job.FollowNames()); err != nil {
 		return b, err
 	}
 	if b.shared.calendars, b.Calendars, err = calendarsOf(ctx, from, job.App, users...); err != nil {
@@ -216,7 +216,7 @@ func (s *Store) addShown(ctx context.Context, q db.Querier, app string, jobs []d
 	paused := false
 	for i, job := range jobs {
 		bare[i] = job.Job
-		followers = append(followers, job.Followers()...)
+		followers = append(followers, job.FollowNames()...)
 		paused = paused || job.AppPaused
 	}
 	owner, err := ReadApp(ctx, q, app, "")

@@ -240,7 +240,7 @@ func (s *Store) loadStored(ctx context.Context, from Source, app, name string) (
 		b.Pauses = dispatcher.HeldBy(pauses, old.Labels)
 	}
 	b.shared.keep = dispatch.OffApp | dispatch.OffLabels | dispatch.OffPauses
-	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, app, old.Followers()); err != nil {
+	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, app, old.FollowNames()); err != nil {
 		return b, err
 	}
 	b.shared.calendars, b.Calendars, err = calendarsOf(ctx, from, app, old)

@@ -232,6 +232,7 @@ const (
 	skipEndpointBusy SkipReason = "endpoint_busy" // the endpoint runs the job already
 	SkipWaiting      SkipReason = "waiting_runs"  // as many runs of the app wait as its bounds allow
 	SkipChain        SkipReason = "chain"         // it would exceed the bounds of its chain of followers
+	SkipAlert        SkipReason = "alert_deleted" // it would deliver to the destination of an alert that was deleted
 )
 
 func reasonOfSkip(policy run.ConcurrencyPolicy, endpoint string) SkipReason {
@@ -259,7 +260,7 @@ func newSkips() *skips {
 	}, []string{"app", "reason"})}
 	s.apps = series.New(func(app string) map[SkipReason]prometheus.Counter {
 		all := map[SkipReason]prometheus.Counter{}
-		for _, reason := range []SkipReason{skipForbidden, skipQueueFull, skipReplaced, skipEndpointBusy, SkipWaiting, SkipChain} {
+		for _, reason := range []SkipReason{skipForbidden, skipQueueFull, skipReplaced, skipEndpointBusy, SkipWaiting, SkipChain, SkipAlert} {
 			all[reason] = s.total.WithLabelValues(app, string(reason))
 		}
 		return all

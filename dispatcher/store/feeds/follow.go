@@ -180,7 +180,7 @@ func runsThatFollow(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pending
 		if err != nil {
 			return f, err
 		}
-		f.take(room, e, runs, refused)
+		f.take(room, e, f.skip(e, followers, runs), refused)
 	}
 	return f, nil
 }
@@ -195,17 +195,13 @@ func (r *followRoom) runs(ctx context.Context, t *dispatch.Tx, e *dispatch.Pendi
 	}
 	cause.Run, cause.On, cause.State = document.Parent.Run, string(document.Event), document.Parent.State
 	cause.Class, cause.Error = document.Parent.Class, document.Parent.Error
-	var encoded json.RawMessage
 	runs := make([]dispatch.QueuedRun, len(followers))
 	for i, p := range followers {
 		input := &run.Input{Cause: &cause, Missed: e.Missed()}
 		if p.Result {
-			if encoded == nil {
-				if encoded, err = r.encode(ctx, t, e, document); err != nil {
-					return nil, err
-				}
+			if input.Payload, err = r.payload(ctx, t, e, document, p.alert); err != nil {
+				return nil, err
 			}
-			input.Payload = encoded
 		}
 		runs[i] = dispatch.QueuedRun{Key: followerKey(e, p.Follower), JobID: p.ID, Revision: p.revision, Input: input}
 	}
@@ -218,10 +214,13 @@ type followed struct {
 	Event run.FollowMask
 }
 
-// presentFollower is a follower with its current revision.
+// presentFollower is a follower with its current revision. alert is empty unless it delivers to the destination of an
+// alert, which may be deleted.
 type presentFollower struct {
 	dispatcher.Follower
-	revision int64
+	revision  int64
+	alert     string
+	deletedAt *time.Time
 }
 
 func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (map[followed][]presentFollower, error) {
@@ -235,11 +234,14 @@ func findFollowersOfEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.Pe
 		return nil, nil
 	}
 	// From $1 on: the jobs
-	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
-		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
+	query := t.Rows(0, 1, "", db.IDColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision,
+			coalesce(a.name, ''), j.deleted_at
+		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id
+		LEFT JOIN alerts AS a ON a.id = j.part_of WHERE j.deleted_at IS NULL OR a.id IS NOT NULL
 		ORDER BY f.job_id, f.event, f.follower_id`
 	rows, err := db.Collect(ctx, t, func(row db.Scanner) (f presentFollower, err error) {
-		f.Follower, err = definitions.ScanFollower(db.WiderRow{Scanner: row, After: []any{&f.revision}})
+		f.Follower, err = definitions.ScanFollower(db.WiderRow{Scanner: row,
+			After: []any{&f.revision, &f.alert, db.OptionalColumn(&f.deletedAt)}})
 		return f, err
 	}, query, t.Batch(slices.Sorted(maps.Keys(ids)))...)
 	all := map[followed][]presentFollower{}
@@ -273,27 +275,34 @@ func documentOf(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd) (di
 	return document, err
 }
 
-// encode returns a document with the stored response of the latest attempt, unless its app has no room for it.
-func (r *followRoom) encode(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument) (
-	json.RawMessage, error,
-) {
+// payload returns a document with the stored response of the latest attempt, unless its app has no room for it: as a
+// notification if it is for the destination of an alert.
+func (r *followRoom) payload(ctx context.Context, t *dispatch.Tx, e *dispatch.PendingEnd, document dispatcher.FollowDocument,
+	alert string) (json.RawMessage, error) {
+	var response *run.Response
 	if r.full {
 		document.ResultOmitted = target.BytesKeptReached(e.App, r.quotas.BytesKept)
-		return document.Encode(nil)
-	}
-	var response *run.Response
-	if e.Attempt > 0 {
+	} else if e.Attempt > 0 {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt
 		const kept = `SELECT response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
-		text, found, err := db.First(ctx, t, db.ScanText, kept, append(dispatch.KeyArgs(e.Key), e.Attempt)...)
-		if err == nil && found {
-			err = json.Unmarshal([]byte(text), &response)
-		}
+		_, err := db.ReadRow(ctx, t, []any{db.JSONColumn(&response)}, kept, append(dispatch.KeyArgs(e.Key), e.Attempt)...)
 		if err != nil {
 			return nil, fmt.Errorf("read the response of run %s: %w", e.Key, err)
 		}
 	}
-	return document.Encode(response)
+	if alert == "" {
+		return document.Encode(response)
+	}
+	n := document.Notification(alert)
+	if response != nil {
+		n.Response = definitions.ShownResponse(*response)
+	}
+	// $1 job
+	const ofJob = `SELECT j.description, j.runbook_url, j.labels FROM jobs AS j WHERE j.id = $1`
+	if _, err := db.ReadRow(ctx, t, []any{&n.JobDescription, &n.RunbookURL, db.LabelsColumn(&n.Labels)}, ofJob, e.JobID); err != nil {
+		return nil, err
+	}
+	return json.Marshal(n)
 }
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns

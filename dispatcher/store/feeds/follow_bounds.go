@@ -71,6 +71,20 @@ func roomOf(ctx context.Context, t *dispatch.Tx, f *following, name string) (*fo
 	return room, err
 }
 
+// skip refuses the deliveries to the destinations of deleted alerts, and returns the other runs of the followers.
+func (f *following) skip(e *dispatch.PendingEnd, followers []presentFollower, runs []dispatch.QueuedRun) (rest []dispatch.QueuedRun) {
+	for i, p := range followers {
+		if p.deletedAt == nil {
+			rest = append(rest, runs[i])
+			continue
+		}
+		f.refused = append(f.refused, unqueuedRun{QueuedRun: runs[i], app: e.App, reason: dispatch.SkipAlert, why: fmt.Sprintf(
+			"alert %s was deleted at %s, and %s of job %s names it; create it again, or take its name out", p.alert,
+			input.FormatInstant(*p.deletedAt), e.Event(), e.Job)})
+	}
+	return rest
+}
+
 func (f *following) take(room *followRoom, e *dispatch.PendingEnd, runs []dispatch.QueuedRun, link error) {
 	reason := dispatch.SkipChain
 	waiting, most := room.waiting+room.added, room.quotas.WaitingRuns
@@ -97,26 +111,29 @@ func failRefused(ctx context.Context, t *dispatch.Tx, refused []unqueuedRun) err
 	if len(refused) == 0 {
 		return nil
 	}
-	runs, why := make([]dispatch.QueuedRun, 0, len(refused)), make([]string, 0, len(refused))
+	k, jobs, revisions := db.NewKeys(len(refused)), make([]int64, 0, len(refused)), make([]int64, 0, len(refused))
+	var states, classes, why []string
 	for _, one := range db.SortedBy(refused, func(r unqueuedRun) run.Key { return r.Key }) {
-		runs, why = append(runs, one.QueuedRun), append(why, dispatch.Storable(one.why))
-	}
-	k, jobs, revisions := db.NewKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
-	for _, run := range runs {
-		k.Add(run.Key, 0, 0)
-		jobs, revisions = append(jobs, run.JobID), append(revisions, run.Revision)
+		state, class := run.Failed, run.ClassBounds
+		if one.reason == dispatch.SkipAlert {
+			state, class = run.Skipped, ""
+		}
+		k.Add(one.Key, 0, 0)
+		jobs, revisions = append(jobs, one.JobID), append(revisions, one.Revision)
+		states, classes, why = append(states, string(state)), append(classes, string(class)), append(why, dispatch.Storable(one.why))
 	}
 	// $1 now, from $2 on: the runs
 	insert := t.Rows(0, 2, "", append(db.KeyColumns[:3:3],
-		db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("why", db.Text))...) + `
+		db.Col("job_id", db.Bigint), db.Col("revision", db.Bigint), db.Col("state", db.Text), db.Col("class", db.Text),
+		db.Col("why", db.Text))...) + `
 		INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status, state, class, error)
-		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, 'failed', 'bounds', b.why FROM b
+		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, b.state, b.class, b.why FROM b
 		WHERE NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
 			AND r.kind = b.kind) ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`
 	added, err := db.Collect(ctx, t, dispatch.ScanRunKey, insert,
-		append([]any{t.At.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, why)...)...)
+		append([]any{t.At.UnixMilli()}, t.Batch(k.At, k.Trigger, k.Kind, jobs, revisions, states, classes, why)...)...)
 	if err != nil {
-		return fmt.Errorf("record %d runs that were not queued: %w", len(runs), err)
+		return fmt.Errorf("record %d runs that were not queued: %w", len(refused), err)
 	}
 	there := make(map[run.Key]bool, len(added))
 	for _, key := range added {

@@ -25,6 +25,8 @@ func followTests() tests {
 		"a target gets deliveries of its own":                       testFollowTarget,
 		"jobs cannot follow each other in a circle":                 testFollowCycle,
 		"two jobs at once cannot make a circle":                     testFollowCycleRace,
+		"two new jobs that await each other cannot make a circle":   testAwaitedCycleRace,
+		"an app is imported with names that it awaits":              testAwaitedImport,
 		"a job may name jobs that do not exist yet":                 testAwaitedFollower,
 		"a job that gets an awaited name follows once":              testAwaitedName,
 		"a job that is renamed is still followed":                   testFollowRename,

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"testing"
@@ -117,6 +118,64 @@ func testFollowCycleRace(t *testing.T, f *wing) {
 	}
 }
 
+// Neither of two new jobs that name each other exists when the other one is checked.
+func testAwaitedCycleRace(t *testing.T, f *wing) {
+	var all sync.WaitGroup
+	errs := make([]error, 2)
+	for i, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		all.Go(func() {
+			j := fixture.Job(names[0], nil)
+			j.OnSuccess = &dispatcher.Follow{Jobs: []string{names[1]}}
+			_, _, errs[i] = f.PutJob(t.Context(), j, fixture.At(fixture.T0))
+		})
+	}
+	all.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) {
+		t.Fatalf("two jobs that await each other were put with errors %v and %v, want one of them refused", errs[0], errs[1])
+	}
+	f.WantProblem("the later one", cmp.Or(errs[0], errs[1]), "follow_cycle /on_success/jobs/0")
+}
+
+// An app moves with names of jobs and of an alert that it does not have yet.
+func testAwaitedImport(t *testing.T, f *wing) {
+	f.PutFollowed(func(j *dispatcher.Job) {
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child", "late"}, Alert: "night"}
+	})
+	f.Must(f.PutApp(t.Context(), access.App{Name: "shop"}, fixture.At(fixture.T0)))
+	for more := true; more; {
+		_, left, err := f.FollowSwitches(t.Context(), 100)
+		f.Must(err)
+		more = left
+	}
+	export, err := f.ExportApp(t.Context(), "shop")
+	f.Must(err)
+	f.Must(f.DeleteJob(t.Context(), "shop", "parent", fixture.At(fixture.T0)))
+	f.Must(f.DeleteJob(t.Context(), "shop", "child", fixture.At(fixture.T0)))
+	export.App.Name, export.App.Enabled = "copy", true
+	for i := range export.Jobs {
+		export.Jobs[i].Job.App = "copy"
+	}
+	f.Must(f.ImportApp(t.Context(), export, fixture.Operator(fixture.T0)))
+	parent, err := f.Job(t.Context(), "copy", "parent")
+	f.Must(err)
+	f.Expect("warnings after the import", fmt.Sprint(fixture.ProblemCodes(input.Problems(parent.Warnings))),
+		"[follow_unknown /on_failure/jobs/1 follow_unknown /on_failure/alert]")
+	late := fixture.Job("late", nil)
+	late.App = "copy"
+	late.OnSuccess = &dispatcher.Follow{Jobs: []string{"parent"}}
+	_, _, err = f.PutJob(t.Context(), late, fixture.At(fixture.T0))
+	f.WantProblem("a job with the awaited name that closes a circle", err, "follow_cycle /on_success/jobs/0")
+	late.OnSuccess = nil
+	_, _, err = f.PutJob(t.Context(), late, fixture.At(fixture.T0))
+	f.Must(err)
+	pager := fixture.Pager("night")
+	pager.App = "copy"
+	f.DeclareAlert(pager, fixture.T0)
+	parent, err = f.Job(t.Context(), "copy", "parent")
+	f.Must(err)
+	f.Expect("warnings when all are there", len(parent.Warnings), 0)
+}
+
 // warnings returns the warnings of a job, as it is read and as it is listed.
 func (f *wing) warnings(t *testing.T, name string) string {
 	one, err := f.Job(t.Context(), "shop", name)
@@ -138,7 +197,7 @@ func (f *wing) followersAfterFailure(parent string) int {
 }
 
 func testAwaitedFollower(t *testing.T, f *wing) {
-	const missing = "[follow_job_unknown /on_failure/jobs/1]"
+	const missing = "[follow_unknown /on_failure/jobs/1]"
 	f.PutFollowed(fixture.OnFailure("child", "late"))
 	f.Expect("warnings before the job exists", f.warnings(t, "parent"), missing)
 	for _, description := range []string{"", "another", "another"} { // unchanged, changed, unchanged

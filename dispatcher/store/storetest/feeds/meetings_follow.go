@@ -2,6 +2,7 @@ package feeds
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ func followMeetingTests() tests {
 		"a run that returns a state is followed, and ends alerts":        testFollowedReturned,
 		"a skipped rollback sends no followers":                          testSkipFollows,
 		"a replayed rollback sends followers":                            testReplayFollows,
+		"the destination of an alert that a job names gets its runs":     testFollowedByAlert,
+		"a deleted alert that a job names skips the delivery":            testFollowedByDeletedAlert,
+		"missed fires reach the destination of an alert":                 testMissedFiresReachAlert,
 	}
 }
 
@@ -136,4 +140,89 @@ func testFollowedReturned(_ *testing.T, f *wing) {
 	f.Expect("what is told", f.told("night"), "tick failure firing, tick failure resolved")
 	f.Expect("runs of the child", f.RunsOf("child"), "chain queued")
 	f.ExpectState(run.CarriedState{State: json.RawMessage(`{"cursor":1}`), Revision: 1, Run: runs[1].String()})
+}
+
+// putNaming stores a job that names an alert in two events, and returns its warnings.
+func (f *wing) putNaming() string {
+	f.Helper()
+	parent := fixture.Job("parent", map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
+	parent.RunbookURL, parent.Labels = "https://wiki.example.com/parent", fixture.Payments
+	parent.OnFailure, parent.OnMisfire = &dispatcher.Follow{Alert: "night"}, &dispatcher.Follow{Alert: "night"}
+	stored, _, err := f.PutJob(f.Context(), parent, fixture.At(fixture.T0))
+	f.Must(err)
+	return fmt.Sprint(fixture.ProblemCodes(input.Problems(stored.Warnings)))
+}
+
+// naming is an alert that watches no job of these tests.
+func naming() alert.Alert {
+	a := fixture.Pager("night")
+	a.Jobs = []string{"other"}
+	return a
+}
+
+// delivered returns what the only run that a node adopts gets as payload.
+func (f *wing) delivered(now time.Time) (n target.AlertNotification) {
+	f.Helper()
+	queued := f.AdoptIdle(fixture.NodeA, now)
+	f.Expect("runs that a node adopts", len(queued), 1)
+	all, err := f.RunInputs(f.Context(), []run.Key{queued[0].Key})
+	f.Must(err)
+	f.Must(json.Unmarshal(all[queued[0].Key].Payload, &n))
+	return n
+}
+
+func testFollowedByAlert(t *testing.T, f *wing) {
+	const missing = "[follow_unknown /on_failure/alert follow_unknown /on_misfire/alert]"
+	f.Expect("warnings before the alert exists", f.putNaming(), missing)
+	held := f.Ends("parent", run.Failed)
+	f.Expect("what the run is followed by", len(f.RunOf(held.Key).FollowedBy), 0)
+
+	f.DeclareAlert(naming(), fixture.T0)
+	f.Expect("warnings when it exists", f.putNaming(), "[]")
+	held = f.FireOf("parent")
+	o := fixture.Ended(run.Failed, held.ScheduledAt)
+	o.Response = &run.Response{Body: "no\nmoney"}
+	f.RecordFollowed(held, o)
+	f.Expect("deliveries", f.FollowAll(held.ScheduledAt), 1)
+	f.Expect("runs of the delivery", f.RunsOf("night.alert"), "follow queued")
+	fixture.WantDiff(t, "what the destination gets", target.AlertNotification{
+		App: "shop", Alert: "night", Job: "parent", Condition: "on_failure", Transition: target.AlertFollowed, At: o.EndedAt, Since: o.EndedAt,
+		Trigger: "tick", Run: held.String(), Class: o.Class, Error: o.Error, ScheduledAt: &held.ScheduledAt, Response: "no money",
+		RunbookURL: "https://wiki.example.com/parent", Labels: fixture.Payments,
+	}, f.delivered(held.ScheduledAt))
+	if refs := f.RunOf(held.Key).FollowedBy; len(refs) != 1 || refs[0].Job != "night.alert" {
+		t.Errorf("the run is followed by %+v, want a delivery for alert night", refs)
+	}
+
+	other := naming()
+	other.Destination.Webhook.URL = "https://other.example.com/"
+	f.DeclareAlert(other, fixture.T0)
+	delivery := f.Prepared(other.Attached().Key())
+	f.Expect("where it goes after a change of the alert", delivery.Target.Alert.Webhook.URL, "https://other.example.com/")
+}
+
+func testFollowedByDeletedAlert(t *testing.T, f *wing) {
+	f.DeclareAlert(naming(), fixture.T0)
+	f.Expect("warnings", f.putNaming(), "[]")
+	f.Must(f.DeleteAlert(t.Context(), "shop", "night", fixture.At(fixture.T0)))
+	held := f.Ends("parent", run.Failed)
+	f.Expect("runs of the delivery", f.RunsOf("night.alert"), "follow skipped")
+	key, err := run.ParseKey(f.RunOf(held.Key).FollowedBy[0].Run)
+	f.Must(err)
+	skipped := f.RunOf(key)
+	f.Expect("why it was skipped", skipped.Error, "alert night was deleted at "+input.FormatInstant(fixture.T0)+
+		", and on_failure of job parent names it; create it again, or take its name out")
+	f.Expect("what it follows", skipped.Cause.Run, held.String())
+	f.DeclareAlert(naming(), fixture.T0)
+	f.Ends("parent", run.Failed)
+	f.Expect("runs of the delivery", f.RunsOf("night.alert"), "follow queued, follow skipped")
+}
+
+func testMissedFiresReachAlert(_ *testing.T, f *wing) {
+	f.DeclareAlert(naming(), fixture.T0)
+	f.putNaming()
+	f.SettleAll("parent", fixture.Minutes(3))
+	f.Expect("deliveries", f.FollowAll(fixture.Minutes(4)), 1)
+	n := f.delivered(fixture.Minutes(4))
+	f.Expect("the title", n.Title(), "Job shop/parent missed 3 fires")
 }

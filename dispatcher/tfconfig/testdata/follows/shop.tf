@@ -59,6 +59,8 @@ resource "carillon_job" "load" {
   }
 
   on_misfire {
+    alert = "on-call"
+
     lambda {
       function = "missed"
     }

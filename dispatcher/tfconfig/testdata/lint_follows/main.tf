@@ -85,3 +85,27 @@ resource "carillon_job" "bounded" {
     webhook { url = "https://elsewhere.example.org/" }
   }
 }
+
+# The names of alerts are checked, too.
+resource "carillon_alert" "night" {
+  app    = carillon_app.shop.name
+  name   = "night"
+  missed = true
+  destination {
+    webhook { url = local.hook }
+  }
+}
+
+resource "carillon_job" "naming" {
+  app  = carillon_app.shop.name
+  name = "naming"
+  target {
+    webhook { url = local.hook }
+  }
+  on_success {
+    alert = "night"
+  }
+  on_failure {
+    alert = "nihgt"
+  }
+}
