@@ -56,6 +56,8 @@ type JobQuery struct {
 	Result run.State
 	// Name matches a part of the job's name, and Host is a name as in TargetSummary.
 	Name, Host string
+	// ByNextFire orders jobs by when their next fire is due, in place of app and name. It leaves out jobs without one.
+	ByNextFire bool
 	// Page also selects by labels. Its cursor is the next of JobSummaries; see JobCursor.
 	Page input.Page
 	// Now is the time of the read; runs of the latest days are found faster than earlier ones.

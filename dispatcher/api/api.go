@@ -195,7 +195,7 @@ type Store interface {
 	repeat.BulkActions
 	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (run.CarriedState, error)
 	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
-	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
+	ObjectiveStatuses(ctx context.Context, apps []string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
 	access.AuditLog
 	view.Overview
 	view.Timelines

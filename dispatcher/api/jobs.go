@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -211,11 +212,18 @@ func (a *API) getObjective(r *request) (response, error) {
 	return response{body: status}, err
 }
 
-// listObjectives lists the status of the objectives of an app's jobs, by name.
+// listObjectives lists the status of the objectives of jobs, by app and name. A token that is bound to apps gets those of
+// its apps.
 func (a *API) listObjectives(r *request) (response, error) {
-	name := func(s dispatcher.ObjectiveStatus) string { return s.Job }
-	return pagedByName(r, name, func(page input.Page) ([]dispatcher.ObjectiveStatus, error) {
-		return a.store.ObjectiveStatuses(r.Context(), r.PathValue("app"), page)
+	var problems input.Problems
+	page := r.page(&problems, isJobCursor)
+	apps, err := a.overviewApps(r, &problems)
+	if err = cmp.Or(err, problems.Err()); err != nil {
+		return response{}, err
+	}
+	last := func(s dispatcher.ObjectiveStatus) string { return dispatcher.JobCursor(s.App, s.Job) }
+	return paged(page, last, func(page input.Page) ([]dispatcher.ObjectiveStatus, error) {
+		return a.store.ObjectiveStatuses(r.Context(), apps, page)
 	})
 }
 

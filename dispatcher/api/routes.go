@@ -45,7 +45,7 @@ type about struct {
 var (
 	pageQuery      = []string{"limit", "cursor"}
 	jobsQuery      = []string{"origin", "label", "limit", "cursor"}
-	summariesQuery = []string{"app", "state", "name", "host", "result", "label", "limit", "cursor"}
+	summariesQuery = []string{"app", "state", "name", "host", "result", "label", "order", "limit", "cursor"}
 	runSearchQuery = []string{"app", "job", "trigger", "state", "kind", "node", "class", "error", "id", "label", "from", "to",
 		"limit", "cursor"}
 	runsQuery        = []string{"job", "trigger", "state", "parent", "from", "to", "limit", "cursor"}
@@ -144,7 +144,7 @@ var sections = []section{
 		{gate.Route{Method: "GET", Path: jobPath + "/objective", Scope: read}, (*API).getObjective, about{
 			gives: dispatcher.ObjectiveStatus{},
 		}},
-		{gate.Route{Method: "GET", Path: appPath + "/objectives", Scope: read, Query: pageQuery}, (*API).listObjectives, about{
+		{gate.Route{Method: "GET", Path: "/v1/objectives", Scope: read, Query: []string{"app", "limit", "cursor"}}, (*API).listObjectives, about{
 			gives: list[dispatcher.ObjectiveStatus]{},
 		}},
 		{gate.Route{Method: "POST", Path: jobPath + "/run", Scope: operate, Body: true}, (*API).runJob, about{

@@ -89,7 +89,7 @@ func TestObjectivesAreCheckedAndShown(t *testing.T) {
 	if got.Of != "99.9%" || got.BudgetLeft != 100 || got.Attained != nil || len(got.BurnRates) != 5 {
 		t.Errorf("objective %+v, want a whole budget", got)
 	}
-	if text := w.must(http.StatusOK, "GET", "/v1/apps/crm/objectives", "").Body.String(); !strings.Contains(text, `"within":"1s"`) {
+	if text := w.must(http.StatusOK, "GET", "/v1/objectives?app=crm", "").Body.String(); !strings.Contains(text, `"within":"1s"`) {
 		t.Errorf("objectives %s, want that of the job", text)
 	}
 }

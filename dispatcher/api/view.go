@@ -59,7 +59,8 @@ func evaluated[T any](a *API, r *request, most time.Duration, compute func(conte
 	return response{body: found}, err
 }
 
-// listJobSummaries lists jobs of all apps by app and name, without their definitions. A token that is bound to apps
+// listJobSummaries lists jobs of all apps by app and name, without their definitions. With order next_fire, it lists
+// the jobs that have a next fire, the earliest first. A token that is bound to apps
 // gets the jobs of those apps. A page covers 100,000 jobs at most, 2,000 with state or label, and 1,000 with result, so
 // a page with filters may contain fewer jobs than you asked for, or none; continue as long as the response has next.
 func (a *API) listJobSummaries(r *request) (response, error) {
@@ -83,8 +84,15 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 	values := r.URL.Query()
 	query = dispatcher.JobQuery{
 		State: dispatcher.JobState(values.Get("state")), Result: run.State(values.Get("result")),
-		Name: values.Get("name"), Host: values.Get("host"), Page: r.page(&problems, isJobCursor),
+		Name: values.Get("name"), Host: values.Get("host"), ByNextFire: values.Get("order") == "next_fire",
 	}
+	isCursor := isJobCursor
+	if query.ByNextFire {
+		isCursor = run.IsID
+	} else if values.Has("order") {
+		input.CheckEnum(&problems, "/order", "order", values.Get("order"), []string{"name", "next_fire"})
+	}
+	query.Page = r.page(&problems, isCursor)
 	query.Page.Bytes = gate.PageBytes
 	if values.Has("state") {
 		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)

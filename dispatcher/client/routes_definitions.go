@@ -198,9 +198,10 @@ func (c *Client) Objective(ctx context.Context, app, job string) (dispatcher.Obj
 	})
 }
 
-// Objectives lists the status of the objectives of an app's jobs, by name.
+// Objectives lists the status of the objectives of jobs by app and name, in one app or in all that the token may see.
 func (c *Client) Objectives(ctx context.Context, app string, page input.Page) (List[dispatcher.ObjectiveStatus], error) {
-	return list[dispatcher.ObjectiveStatus](ctx, c, path("apps", app, "objectives")+params(dispatcher.RunQuery{Page: page}))
+	query := parameters(map[string]string{"app": app}, time.Time{}, time.Time{}, page)
+	return list[dispatcher.ObjectiveStatus](ctx, c, path("objectives")+query)
 }
 
 // AppPauses lists the current pauses of an app, oldest first. Jobs show the pauses of single jobs and triggers.

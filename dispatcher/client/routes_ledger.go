@@ -47,7 +47,7 @@ func (c *Client) RequestOfRun(ctx context.Context, run string) (target.ShownRequ
 
 var errOneApp = errors.New("a request is about one app, or about all that the token may see")
 
-// JobSummaries lists jobs by app and name, of query.Apps or else of all apps that the token may
+// JobSummaries lists jobs, of query.Apps or else of all apps that the token may
 // see. A page may be empty although more pages follow.
 func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (List[dispatcher.JobSummary], error) {
 	if len(query.Apps) > 1 {
@@ -56,6 +56,9 @@ func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (L
 	filters := map[string]string{
 		"app": strings.Join(query.Apps, ""), "state": string(query.State), "name": query.Name, "host": query.Host,
 		"result": string(query.Result),
+	}
+	if query.ByNextFire {
+		filters["order"] = "next_fire"
 	}
 	return list[dispatcher.JobSummary](ctx, c, path("jobs")+parameters(filters, time.Time{}, time.Time{}, query.Page))
 }

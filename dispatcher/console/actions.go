@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,6 +148,63 @@ func changeRun(change func(*client.Client, context.Context, string) (run.Run, er
 		run, err := change(v.client, v.Context(), v.PathValue("run"))
 		return done{to: v.link("runs", run.ID), notice: notice}, err
 	}
+}
+
+// chosenRuns are the actions on runs that a person has ticked, by the value of the button, with the keys of their texts.
+var chosenRuns = map[string]struct {
+	change          func(*client.Client, context.Context, string) (run.Run, error)
+	confirm, notice string
+}{
+	"retry":  {(*client.Client).RetryRun, "chosen_retry", "chosen.retried"},
+	"cancel": {(*client.Client).CancelRun, "chosen_cancel", "chosen.cancelled"},
+}
+
+// chosen returns the ticked runs and the action on them.
+func (v *visit) chosen() (ids []string, action string, err error) {
+	form := v.URL.Query()
+	if v.Method == http.MethodPost {
+		form = v.PostForm
+	}
+	ids, action = form["run"], form.Get("do")
+	if chosenRuns[action].change == nil || len(ids) == 0 || len(ids) > pageOfRuns {
+		err = &pageError{status: http.StatusUnprocessableEntity, key: "chosen.none", values: []any{"most", pageOfRuns}}
+	}
+	return ids, action, err
+}
+
+// showChosenRuns asks before the ticked runs are retried or cancelled.
+func showChosenRuns(v *visit) (content, error) {
+	ids, action, err := v.chosen()
+	if err != nil {
+		return content{}, err
+	}
+	page := confirmPage{Harm: action == "cancel", Back: v.next(v.query("back")),
+		Fields: url.Values{"run": ids, "do": {action}, "back": {v.query("back")}}}
+	for i, id := range ids {
+		page.Facts = append(page.Facts, fact{strconv.Itoa(i + 1), v.runHTML(id)})
+	}
+	return v.confirm(chosenRuns[action].confirm, page), nil
+}
+
+// changeChosenRuns retries or cancels the ticked runs one by one. It goes on after one that refuses, and says why.
+func changeChosenRuns(v *visit) (done, error) {
+	ids, action, err := v.chosen()
+	if err != nil {
+		return done{}, err
+	}
+	changed, refused := 0, ""
+	for _, id := range ids {
+		if _, err := chosenRuns[action].change(v.client, v.Context(), id); err == nil {
+			changed++
+		} else if refused == "" {
+			refused = id + ": " + err.Error()
+		}
+	}
+	result := done{to: v.next(v.PostForm.Get("back")), notice: chosenRuns[action].notice, values: []any{"n", changed}}
+	if refused != "" {
+		result.notice, result.values = "chosen.refused", []any{"n", len(ids) - changed, "done", changed, "why", refused}
+	}
+	return result, nil
 }
 
 // endRun returns the action that ends a run instead of the callback for which it waits.

@@ -120,7 +120,7 @@ func (b *browser) answered(t *testing.T, name string, form sent, text func(strin
 // chosen are the fields of filters with choices; any other text is not chosen.
 var chosen = map[string]bool{
 	"state": true, "result": true, "class": true, "refused": true, "order": true, "existing": true, "action": true, "decision": true,
-	"dialect": true, "gap": true, "overlap": true, "app": true, "days": true, "kind": true,
+	"dialect": true, "gap": true, "overlap": true, "app": true, "days": true, "kind": true, "run": true,
 }
 
 // Texts in a form come back unchanged, if the form is shown again, and run nothing. They need not be UTF-8.

@@ -106,7 +106,7 @@ func operated(n int) map[string]any {
 	responses := map[string]any{
 		"GET /v1/apps": items(times(n, func(name string) access.App { a := app; a.Name = name; return a }), next),
 		"GET " + of:    app,
-		"GET " + of + "/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
+		"GET /v1/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
 			return dispatcher.ObjectiveStatus{App: "billing", Job: name,
 				Objective:       dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"},
 				ObjectiveCounts: dispatcher.ObjectiveCounts{Good: 995, Late: 3, Missed: 2}, Attained: &attained, BudgetLeft: -400}

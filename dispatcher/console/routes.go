@@ -150,6 +150,7 @@ func screens() []screen {
 		{name: "job", path: jobPath, needs: readScope, show: showJob},
 		{name: "explain", path: triggerPath + "/explain", needs: readScope, show: showExplain},
 		{name: "run", path: runPath, needs: readScope, show: showRun},
+		{name: "confirm", path: "chosen-runs", needs: runScope, show: showChosenRuns},
 		{name: "run_job", path: jobPath + "/run", needs: runScope, show: showRunJob},
 		{name: "cancel_run", path: runPath + "/cancel", needs: runScope, show: showCancelRun},
 		{name: "confirm", path: jobPath + "/slots/{run}/release", needs: runScope, show: showSlotRelease},
@@ -175,6 +176,7 @@ func screens() []screen {
 		{name: "bulk_new", path: appPath + "/new-bulk", needs: readScope, show: showNewBulkAction},
 
 		{name: "statistics", path: "statistics", needs: readScope, menu: 70, show: showStatistics},
+		{name: "objectives", path: "objectives", needs: readScope, menu: 75, show: showObjectives},
 		{name: "nodes", path: "nodes", needs: readScope, allApps: true, menu: 60, show: showNodes},
 		{name: "confirm", path: "nodes/{node}/pause", needs: adminScope, allApps: true, show: showNodeState("node_pause")},
 		{name: "confirm", path: "nodes/{node}/drain", needs: adminScope, allApps: true, show: showNodeState("node_drain")},
@@ -206,6 +208,7 @@ func actions() []action {
 			do: endRun((*client.Client).CompleteRun, "run.completed")},
 		{name: "run", path: runPath + "/fail", needs: runScope, page: "run",
 			do: endRun((*client.Client).FailRun, "run.ended_failed")},
+		{name: "chosen", path: "chosen-runs", needs: runScope, do: changeChosenRuns},
 
 		{name: "app_pause", path: appPath + "/pause", needs: writeScope, do: pauseApp},
 		{name: "app_resume", path: appPath + "/pauses/{pause}/end", needs: writeScope, do: endAppPause},

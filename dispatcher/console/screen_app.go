@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -17,9 +18,8 @@ const pageLength = 50
 // appPage is one app: its pauses, its use of the bounds, and its objectives.
 type appPage struct {
 	access.App
-	Allowed    []allowedRow
-	Objectives []objectiveRow
-	More       string
+	objectivesPage
+	Allowed []allowedRow
 	// Health are the sections of attention with entries of the app.
 	Health kit.Part[[]attentionCount]
 }
@@ -63,6 +63,38 @@ type objectiveRow struct {
 	Attained string
 }
 
+// objectivesPage has a page of the objectives of an app, or of all apps.
+type objectivesPage struct {
+	Objectives []objectiveRow
+	More       string
+	Sorting    sorting
+	AllApps    bool
+}
+
+func showObjectives(v *visit) (content, error) {
+	page, err := v.objectives(v.query("app"))
+	return content{Data: page, Refresh: true}, err
+}
+
+func (v *visit) objectives(app string) (objectivesPage, error) {
+	found, err := v.client.Objectives(v.Context(), app, v.page())
+	page := objectivesPage{More: v.more(found.Next), AllApps: app == ""}
+	for _, one := range found.Items {
+		row := objectiveRow{ObjectiveStatus: one}
+		if one.Attained != nil {
+			row.Attained = strconv.FormatFloat(*one.Attained, 'f', 3, 64) + " %"
+		}
+		page.Objectives = append(page.Objectives, row)
+	}
+	if page.More == "" && v.first() == "" {
+		page.Sorting = sorted(v, page.Objectives, map[string]func(a, b objectiveRow) int{
+			"job":    func(a, b objectiveRow) int { return cmp.Compare(a.App+"/"+a.Job, b.App+"/"+b.Job) },
+			"budget": func(a, b objectiveRow) int { return cmp.Compare(a.BudgetLeft, b.BudgetLeft) },
+		})
+	}
+	return page, err
+}
+
 func showApp(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
 	if err != nil {
@@ -71,15 +103,7 @@ func showApp(v *visit) (content, error) {
 	page := appPage{App: app, Allowed: allowed(app.Bounds)}
 	attention, err := v.client.Attention(v.Context(), app.Name)
 	page.Health = kit.ReadPart(attentionCounts(attention, v.Texts), err)
-	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
-	for _, one := range objectives.Items {
-		row := objectiveRow{ObjectiveStatus: one}
-		if one.Attained != nil {
-			row.Attained = strconv.FormatFloat(*one.Attained, 'f', 3, 64) + " %"
-		}
-		page.Objectives = append(page.Objectives, row)
-	}
-	page.More = v.more(objectives.Next)
+	page.objectivesPage, err = v.objectives(app.Name)
 	return content{Title: v.Texts.Text("app.title", "app", app.Name), Data: page, Refresh: true}, err
 }
 
@@ -93,10 +117,12 @@ type listPage[T any] struct {
 	App    string            // empty: the list is of all apps
 	More   string            // the URL of the next page; empty: this is the last
 	Filter map[string]string // as it was written
+
+	Sorting sorting
 }
 
 func listOf[T any](v *visit, list client.List[T], filter map[string]string) listPage[T] {
-	return listPage[T]{list, v.PathValue("app"), v.more(list.Next), filter}
+	return listPage[T]{List: list, App: v.PathValue("app"), More: v.more(list.Next), Filter: filter}
 }
 
 // showAppSwitch asks before an app is disabled.
@@ -155,7 +181,16 @@ func endAppPause(v *visit) (done, error) {
 
 func showApps(v *visit) (content, error) {
 	list, err := v.client.Apps(v.Context(), input.Page{Limit: 100, Cursor: v.query("cursor")})
-	return content{Data: listOf(v, list, nil)}, err
+	page := listOf(v, list, nil)
+	if page.More == "" && v.first() == "" {
+		page.Sorting = sorted(v, page.Items, map[string]func(a, b access.App) int{
+			"name": func(a, b access.App) int { return cmp.Compare(a.Name, b.Name) },
+			"state": func(a, b access.App) int {
+				return cmp.Compare(strconv.FormatBool(a.Enabled), strconv.FormatBool(b.Enabled))
+			},
+		})
+	}
+	return content{Data: page}, err
 }
 
 func showGroups(v *visit) (content, error) {

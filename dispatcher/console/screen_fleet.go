@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -22,7 +23,8 @@ import (
 type nodesPage struct {
 	Nodes []nodeRow
 	// Fires is how many all nodes claimed in the latest minute.
-	Fires int
+	Fires   int
+	Sorting sorting
 }
 
 type nodeRow struct {
@@ -45,6 +47,15 @@ func showNodes(v *visit) (content, error) {
 			page.Fires += node.Fires
 		}
 	}
+	page.Sorting = sorted(v, page.Nodes, map[string]func(a, b nodeRow) int{
+		"node":      func(a, b nodeRow) int { return cmp.Compare(a.Name, b.Name) },
+		"state":     func(a, b nodeRow) int { return cmp.Compare(a.Shown(), b.Shown()) },
+		"rate":      func(a, b nodeRow) int { return cmp.Compare(a.Fires, b.Fires) },
+		"in_flight": func(a, b nodeRow) int { return cmp.Compare(a.InFlight, b.InFlight) },
+		"lag":       func(a, b nodeRow) int { return cmp.Compare(a.Lag, b.Lag) },
+		"heartbeat": func(a, b nodeRow) int { return a.HeartbeatAt.Compare(b.HeartbeatAt) },
+		"started":   func(a, b nodeRow) int { return a.StartedAt.Compare(b.StartedAt) },
+	})
 	return content{Data: page, Refresh: true}, err
 }
 

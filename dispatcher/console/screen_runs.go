@@ -54,6 +54,7 @@ func showRuns(v *visit) (content, error) {
 	f := v.fields()
 	page := runsPage{App: v.PathValue("app"), Filter: f.All(append(searchFields, "app", "job", "trigger", "state", "from", "to", "last")...),
 		States: run.States, Kinds: run.Kinds(), Classes: slices.Sorted(slices.Values(run.Classes))}
+	page.Ticks = v.token.May(runScope)
 	page.Last = v.lastChoices("1h", "6h", "24h", "7d")
 	query := dispatcher.RunSearch{
 		Job: f.Text("job"), Trigger: f.Text("trigger"), State: run.State(f.Text("state")), Kind: run.Kind(f.Text("kind")),
@@ -83,6 +84,17 @@ func showRuns(v *visit) (content, error) {
 	if len(page.Problems) == 0 {
 		found, err := page.find(v, query)
 		page.Runs, page.Next, page.First = found.Items, v.more(found.Next), v.first()
+		if page.Next == "" && page.First == "" {
+			page.Sorting = sorted(v, page.Runs, map[string]func(a, b run.Run) int{
+				"scheduled": func(a, b run.Run) int { return a.ScheduledAt.Compare(b.ScheduledAt) },
+				"job":       func(a, b run.Run) int { return cmp.Compare(a.App+"/"+a.Job, b.App+"/"+b.Job) },
+				"state":     func(a, b run.Run) int { return cmp.Compare(a.State, b.State) },
+				"attempt":   func(a, b run.Run) int { return cmp.Compare(a.Attempt, b.Attempt) },
+				"took": func(a, b run.Run) int {
+					return cmp.Compare(*cmp.Or(page.Took(a), new(time.Duration(-1))), *cmp.Or(page.Took(b), new(time.Duration(-1))))
+				},
+			})
+		}
 		result.Data = page
 		return v.filtered(result, err)
 	}
@@ -116,7 +128,12 @@ func (v *visit) lastChoices(lengths ...string) (all []lastChoice) {
 }
 
 // runTable is the data of the table of runs.
-type runTable struct{ zones map[string]string }
+type runTable struct {
+	zones   map[string]string
+	Sorting sorting
+	// Ticks means that a person can choose runs, for an action on all of them.
+	Ticks bool
+}
 
 // Zone returns the zone of a trigger; empty: unknown.
 func (t runTable) Zone(trigger string) string { return t.zones[trigger] }

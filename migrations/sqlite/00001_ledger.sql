@@ -151,6 +151,7 @@ CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group 
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_certificate ON jobs (certificate_ends_at) WHERE certificate_ends_at IS NOT NULL;
 CREATE INDEX jobs_alert_late ON jobs (id) WHERE alert_late_after IS NOT NULL;
+CREATE INDEX jobs_objective ON jobs (app, name) WHERE objective <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_followed ON jobs (id) WHERE follows <> 0;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 

@@ -22,6 +22,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	run := run.Key{ScheduledAt: latest, TriggerID: run.TriggerID(app, name, tick), Kind: run.KindSchedule}
 	pages := []Page{
 		{"attention of an app", of}, {"jobs of an app", "jobs" + of},
+		{"jobs of an app by next fire", "jobs" + of + "&sort=next"}, {"objectives of an app", "objectives" + of},
 		{"jobs by host", fmt.Sprintf("jobs?app=%s&host=host%d.example.com", app, n%200)},
 		{"jobs by name", "jobs?app=" + app + "&name=" + name[len(name)-3:]}, {"jobs by one name", "jobs?app=" + app + "&name=" + name},
 		{"jobs by state", "jobs?app=" + app + "&state=error"}, {"jobs by state that none has", "jobs?app=" + app + "&state=complete"},
@@ -56,6 +57,7 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	}
 	return append(pages, Page{"attention", ""}, Page{"jobs", "jobs"},
 		Page{"jobs further on", "jobs?cursor=" + dispatcher.JobCursor(app, name)}, Page{"jobs of all apps by name", "jobs?name=" + name},
+		Page{"jobs of all apps by next fire", "jobs?sort=next"}, Page{"objectives", "objectives"},
 		Page{"jobs of all apps by state", "jobs?state=complete"}, Page{"jobs of all apps by label", "jobs?label=team%3Dnone"},
 		Page{"jobs of all apps by result", "jobs?result=failed"},
 		Page{"jobs of all apps by host", fmt.Sprintf("jobs?host=host%d.example.com", n%200)},

@@ -327,6 +327,8 @@ type jobListCommand struct {
 	Name   string            `placeholder:"TEXT" help:"Only jobs whose name contains this."`
 	Host   string            `placeholder:"HOST" help:"Only jobs that call this host, function, group, queue or topic."`
 	Label  map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
+
+	ByNextFire bool `help:"Only jobs that have a next fire, the earliest first."`
 }
 
 func (l *jobListCommand) query() (query dispatcher.JobQuery, job string, err error) {
@@ -334,7 +336,8 @@ func (l *jobListCommand) query() (query dispatcher.JobQuery, job string, err err
 	if err != nil {
 		return query, "", err
 	}
-	query = dispatcher.JobQuery{State: dispatcher.JobState(strings.ToLower(l.State)), Result: run.State(l.Result), Name: l.Name, Host: l.Host}
+	query = dispatcher.JobQuery{State: dispatcher.JobState(strings.ToLower(l.State)), Result: run.State(l.Result), Name: l.Name, Host: l.Host,
+		ByNextFire: l.ByNextFire}
 	if app != "" {
 		query.Apps = []string{app}
 	}

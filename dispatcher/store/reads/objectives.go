@@ -467,17 +467,17 @@ func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 		input.Echo(app+"/"+job), dispatcher.ErrNotFound)
 }
 
-// ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.
-func (s *Store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
+// ObjectiveStatuses returns a page of the jobs that have an objective, of some apps or of all, by app and name.
+func (s *Store) ObjectiveStatuses(ctx context.Context, apps []string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	if _, err := definitions.ReadApp(ctx, s.db.Read, app, ""); err != nil {
-		return nil, err
-	}
-	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.
-	const listed = `WITH b AS MATERIALIZED (SELECT id FROM jobs
-		WHERE app_id = $1 AND name > $2 AND objective <> '' AND deleted_at IS NULL ORDER BY name LIMIT $3)`
-	found, err := MeasuredOf(ctx, s.db.Read, listed, ``, run.AppID(app), page.Cursor, page.Limit)
+	l := s.lookAt(apps)
+	app, job, _ := dispatcher.ParseJobCursor(page.Cursor)
+	args := definitions.StatementArgs{app, job, page.Limit}
+	// $1 app and $2 name of the last job of the page before, $3 limit. The page is chosen before anything is counted.
+	listed := `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE (j.app, j.name) > ($1, $2) AND j.objective <> ''
+		AND j.deleted_at IS NULL` + l.ofApps(`j.app_id`, &args) + ` ORDER BY j.app, j.name LIMIT $3)`
+	found, err := MeasuredOf(ctx, s.db.Read, listed, ``, args...)
 	statuses := make([]dispatcher.ObjectiveStatus, len(found))
 	for i, one := range found {
 		statuses[i] = one.Status(one.Job)

@@ -58,13 +58,16 @@ func (s *Store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]
 	case query.State != "" || len(query.Page.Labels) > 0:
 		list.left = examinedJobs
 	}
-	if query.Page.Cursor != "" {
+	selected := s.selectSummaries
+	if query.ByNextFire {
+		selected = s.summariesByNextFire
+	} else if query.Page.Cursor != "" {
 		var ok bool
 		if list.app, list.job, ok = dispatcher.ParseJobCursor(query.Page.Cursor); !ok {
 			return nil, "", fmt.Errorf("cursor %s is not that of a job", input.Echo(query.Page.Cursor))
 		}
 	}
-	if err := s.selectSummaries(ctx, &list); err != nil {
+	if err := selected(ctx, &list); err != nil {
 		return nil, "", fmt.Errorf("list jobs: %w", err)
 	}
 	if err := s.addFires(ctx, list.found); err != nil {
@@ -153,6 +156,56 @@ func (s *Store) summariesOf(ctx context.Context, list *SummaryList, app string) 
 	left, err := db.ReadRow(ctx, s.db.Read, []any{&lastApp, &lastJob}, last, args...)
 	if left {
 		list.next = dispatcher.JobCursor(lastApp, lastJob)
+	}
+	return err
+}
+
+// summariesByNextFire adds jobs by when the first of their triggers is due. It examines triggers in the order of the
+// index by which nodes poll, only so many at once. The cursor is the key of the run that the fire will be.
+func (s *Store) summariesByNextFire(ctx context.Context, list *SummaryList) error {
+	after := run.Key{ScheduledAt: db.Instant(0)}
+	if cursor := list.Query.Page.Cursor; cursor != "" {
+		var err error
+		if after, err = run.ParseKey(cursor); err != nil {
+			return fmt.Errorf("cursor %s: %w", input.Echo(cursor), err)
+		}
+	}
+	args := definitions.StatementArgs{after.ScheduledAt.UnixMilli(), after.TriggerID}
+	// $1 instant and $2 trigger after which the page begins
+	const due = `SELECT c.due_at, c.id FROM trigger_clock AS c
+		WHERE c.off = 0 AND c.due_at IS NOT NULL AND (c.due_at, c.id) > ($1, $2) ORDER BY c.due_at, c.id LIMIT `
+	statement := `SELECT c.due_at, c.trigger_id, ` + summaryColumns + ` FROM (SELECT d.due_at, d.id AS trigger_id, t.job_id AS id, n.name
+			FROM (` + due + strconv.Itoa(list.left) + `) AS d JOIN triggers AS t ON t.id = d.id JOIN jobs AS n ON n.id = t.job_id) AS c
+		CROSS JOIN jobs AS j WHERE j.id = c.id AND j.deleted_at IS NULL AND j.part_of = 0 AND NOT EXISTS (
+			SELECT 1 FROM triggers AS o JOIN trigger_clock AS e ON e.id = o.id
+			WHERE o.job_id = c.id AND e.off = 0 AND (e.due_at, e.id) < (c.due_at, c.trigger_id))` + list.Filters(&args)
+	if list.Query.Host != "" {
+		statement += ` AND j.target_name = ` + args.Add(list.Query.Host)
+	}
+	statement += s.lookAt(list.Query.Apps).ofApps(`j.app_id`, &args) +
+		` ORDER BY c.due_at, c.trigger_id LIMIT ` + args.Add(list.Query.Page.Limit+1)
+	var keys []run.Key
+	found, err := db.CollectPage(ctx, s.db.Read, input.Page{Bytes: list.Query.Page.Bytes}, func(row db.Scanner) (summaryRow, error) {
+		key := run.Key{Kind: run.KindSchedule}
+		job, err := scanSummary(db.WiderRow{Scanner: row, Before: []any{db.InstantColumn(&key.ScheduledAt), &key.TriggerID}})
+		keys = append(keys, key)
+		return job, err
+	}, nil, statement, args...)
+	most := min(len(found), list.Query.Page.Limit)
+	list.found = found[:most]
+	switch early := errors.Is(err, dispatcher.ErrPageBytes); {
+	case err != nil && !early:
+		return err
+	case early || most < len(found):
+		list.next = keys[most-1].String()
+		return nil
+	}
+	// Did the page examine all triggers? If not, the next one continues after the last of them.
+	last := run.Key{Kind: run.KindSchedule}
+	further, err := db.ReadRow(ctx, s.db.Read, []any{db.InstantColumn(&last.ScheduledAt), &last.TriggerID},
+		due+`1 OFFSET `+strconv.Itoa(list.left-1), args[:2]...)
+	if further {
+		list.next = last.String()
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package reads
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -282,7 +283,7 @@ func testObjectivePages(_ *testing.T, f *wing) {
 	f.Expect("good and pending", [2]int64{got[0], got[3]}, [2]int64{1300, 0})
 }
 
-func testObjectivesListed(t *testing.T, f *wing) {
+func testObjectivesListed(_ *testing.T, f *wing) {
 	for _, name := range []string{"c", "a", "b", "none"} {
 		j := fixture.Job(name, map[string]dispatcher.Trigger{"tick": fixture.Every(time.Minute, fixture.T0.Add(time.Minute))})
 		if name != "none" {
@@ -290,20 +291,26 @@ func testObjectivesListed(t *testing.T, f *wing) {
 		}
 		f.Put(j, fixture.T0)
 	}
-	var names []string
-	for cursor := ""; ; {
-		page, err := f.ObjectiveStatuses(f.Context(), "shop", input.Page{Limit: 2, Cursor: cursor})
-		f.Must(err)
-		if len(page) == 0 {
-			break
+	f.DeclareApp("billing")
+	f.PutIn("billing", "z", func(j *dispatcher.Job) {
+		j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
+	})
+	for want, apps := range map[string][]string{
+		"billing/z shop/a shop/b shop/c": nil, "shop/a shop/b shop/c": {"shop"}, "billing/z": {"billing", "nowhere"}, "": {"nowhere"},
+	} {
+		var names []string
+		for cursor := ""; ; {
+			page, err := f.ObjectiveStatuses(f.Context(), apps, input.Page{Limit: 2, Cursor: cursor})
+			f.Must(err)
+			if len(page) == 0 {
+				break
+			}
+			for _, s := range page {
+				cursor = dispatcher.JobCursor(s.App, s.Job)
+				names = append(names, cursor)
+			}
 		}
-		for _, s := range page {
-			names, cursor = append(names, s.Job), s.Job
-		}
-	}
-	f.Expect("names", names, []string{"a", "b", "c"})
-	if _, err := f.ObjectiveStatuses(f.Context(), "nowhere", input.Page{Limit: 2}); !errors.Is(err, dispatcher.ErrNotFound) {
-		t.Errorf("objectives of an app that does not exist: %v, want ErrNotFound", err)
+		f.Expect(fmt.Sprint("objectives of ", apps), strings.Join(names, " "), want)
 	}
 }
 

@@ -21,6 +21,7 @@ func overviewTests() tests {
 		"an overview lists jobs of all apps":                       testSummaries,
 		"an overview selects jobs":                                 testSummariesSelected,
 		"an overview has pages that meet":                          testSummaryPages,
+		"an overview is in the order of next fires":                testSummariesByNextFire,
 		"an overview ends a page after bounded work":               testSummariesBounded,
 		"an overview shows the latest run":                         testSummaryRuns,
 		"an overview shows the health of jobs, up to a bound":      testHealthOfJobs,
@@ -139,6 +140,43 @@ func testSummaryPages(t *testing.T, f *wing) {
 	_, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: input.Page{Limit: 1, Cursor: "nothing"}})
 	if err == nil {
 		t.Error("a cursor that is none was accepted")
+	}
+}
+
+func testSummariesByNextFire(t *testing.T, f *wing) {
+	f.DeclareApp("billing")
+	in := func(minutes int) func(*dispatcher.Job) {
+		return func(j *dispatcher.Job) {
+			j.Triggers["tick"] = fixture.Every(24*time.Hour, fixture.T0.Add(time.Duration(minutes)*time.Minute))
+		}
+	}
+	f.PutIn("shop", "third", in(30))
+	f.PutIn("billing", "first", func(j *dispatcher.Job) {
+		in(10)(j)
+		j.Triggers["again"] = fixture.Every(24*time.Hour, fixture.T0.Add(40*time.Minute))
+		j.Labels = input.Labels{"team": "x"}
+	})
+	f.PutIn("shop", "second", in(20))
+	f.PutIn("shop", "paused", in(5))
+	_, err := f.PauseJob(f.Context(), "shop", "paused", "", true, fixture.At(fixture.T0))
+	f.Must(err)
+	f.PutIn("shop", "deleted", in(5))
+	f.Must(f.DeleteJob(f.Context(), "shop", "deleted", fixture.At(fixture.T0)))
+	for want, query := range map[string]dispatcher.JobQuery{
+		"billing/first shop/second shop/third": {},
+		"shop/second shop/third":               {Apps: []string{"shop"}},
+		"shop/third":                           {Name: "third", Host: "example.com"},
+		"billing/first":                        {Page: input.Page{Labels: input.Labels{"team": "x"}}},
+		"":                                     {Host: "other.example.com"},
+	} {
+		for limit := 1; limit < 5; limit++ {
+			query.ByNextFire, query.Page.Limit = true, limit
+			f.Expect(fmt.Sprintf("%+v", query), f.summaries(query), want)
+		}
+	}
+	of := dispatcher.JobQuery{ByNextFire: true, Page: input.Page{Limit: 1, Cursor: "shop/third"}}
+	if _, _, err := f.JobSummaries(f.Context(), of); err == nil {
+		t.Error("a cursor of the other order was accepted")
 	}
 }
 
