@@ -200,6 +200,7 @@ type Store interface {
 	view.Overview
 	view.Timelines
 	Statistics(ctx context.Context, query view.StatisticsQuery) (view.Statistics, error)
+	JobStatistics(ctx context.Context, app, job string, from, to time.Time) (view.JobStatistics, error)
 	verify.Reader
 
 	// Of access.Credentials:

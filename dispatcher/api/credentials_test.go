@@ -73,6 +73,7 @@ var accesses = map[string]rights{
 		ok: 200, scope: access.ScopeWrite, body: `{"state":{"n":1}}`, prepare: (*world).carryState,
 	},
 	"DELETE /v1/apps/{app}/jobs/{job}/state":                   {ok: 204, scope: access.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/statistics":                 {ok: 200, scope: access.ScopeRead},
 	"GET /v1/apps/{app}/jobs/{job}/objective":                  {ok: 200, scope: access.ScopeRead, prepare: (*world).carryState},
 	"GET /v1/objectives":                                       {ok: 200, scope: access.ScopeRead, foreign: 200},
 	"POST /v1/apps/{app}/jobs/{job}/run":                       {ok: 202, scope: access.ScopeRun, suspended: 409},

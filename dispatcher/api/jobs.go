@@ -227,6 +227,25 @@ func (a *API) listObjectives(r *request) (response, error) {
 	})
 }
 
+// getJobStatistics shows how long the latest runs of a job waited and took, and what came of them by the hour. It
+// examines the latest 10,000 ended runs between from and to, by default those of the last 14 days.
+func (a *API) getJobStatistics(r *request) (response, error) {
+	var problems input.Problems
+	from, to := r.instant(&problems, "from"), r.instant(&problems, "to")
+	checkOrder(&problems, from, to)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if to.IsZero() {
+		to = r.Now
+	}
+	if from.IsZero() {
+		from = to.AddDate(0, 0, -14)
+	}
+	found, err := a.store.JobStatistics(r.Context(), r.PathValue("app"), r.PathValue("job"), from, to)
+	return response{body: found}, err
+}
+
 // listCalendars lists the calendars of an app by name.
 func (a *API) listCalendars(r *request) (response, error) {
 	name := func(c dispatcher.Calendar) string { return c.Name }

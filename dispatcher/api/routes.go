@@ -141,6 +141,9 @@ var sections = []section{
 			takes: run.CarriedState{}, gives: run.CarriedState{}, conditional: true,
 		}},
 		{gate.Route{Method: "DELETE", Path: statePath, Scope: write}, (*API).deleteCarriedState, about{conditional: true}},
+		{gate.Route{Method: "GET", Path: jobPath + "/statistics", Scope: read, Query: []string{"from", "to"}}, (*API).getJobStatistics, about{
+			gives: view.JobStatistics{},
+		}},
 		{gate.Route{Method: "GET", Path: jobPath + "/objective", Scope: read}, (*API).getObjective, about{
 			gives: dispatcher.ObjectiveStatus{},
 		}},

@@ -40,6 +40,12 @@ func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time)
 	return get(ctx, c, path("statistics")+query, func(s view.Statistics) bool { return s.Days != nil })
 }
 
+// JobStatistics gets how long the latest runs of a job waited and took, and what came of them by the hour.
+func (c *Client) JobStatistics(ctx context.Context, app, job string, from, to time.Time) (view.JobStatistics, error) {
+	query := parameters(nil, from, to, input.Page{})
+	return get(ctx, c, path("apps", app, "jobs", job, "statistics")+query, func(s view.JobStatistics) bool { return s.Hours != nil })
+}
+
 // RequestOfRun gets the request that the job would send for the run now, with secrets masked.
 func (c *Client) RequestOfRun(ctx context.Context, run string) (target.ShownRequest, error) {
 	return get(ctx, c, path("runs", run, "request"), func(r target.ShownRequest) bool { return r.Run == run })

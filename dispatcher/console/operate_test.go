@@ -33,7 +33,9 @@ var operatePages = map[string]struct {
 	"alert": {"apps/billing/alerts/on-call", 3}, "dead_letters": {"apps/billing/dead-letters", 1},
 	"statistics": {"statistics?app=billing&days=7", 1}, "nodes": {"nodes", 1}, "audit": {"audit", 1},
 	"audit_entry": {"audit/" + access.AuditID(fixedAt, 5), 1}, "tokens": {"tokens", 1}, "token_new": {"tokens/new", 0},
-	"rollback":       {"rollback", 1},
+	"rollback": {"rollback", 1}, "objectives": {"objectives", 1},
+	"compare":      {"apps/billing/jobs/invoices/compare?old=" + access.AuditID(fixedAt, 5) + "&new=" + access.AuditID(fixedAt, 5), 2},
+	"chosen_retry": {"chosen-runs?run=r1&run=r2&do=retry", 0}, "chosen_cancel": {"chosen-runs?run=r1&do=cancel&back=runs", 0},
 	"backfill_new":   {"apps/billing/new-backfill", 0},
 	"backfill_count": {"apps/billing/new-backfill?job=invoices&from=2026-03-01T00:00:00Z&to=2026-03-31T00:00:00Z", 1},
 	"app_pause":      {"apps/billing/pause", 1}, "app_disable": {"apps/billing/disable", 1},
@@ -47,7 +49,7 @@ var operatePages = map[string]struct {
 
 // ofSomething are the pages that are not found without their object.
 var ofSomething = map[string]bool{
-	"audit_entry": true, "node_pause": true, "node_drain": true, "rollback_skip": true, "rollback_replay": true,
+	"audit_entry": true, "compare": true, "node_pause": true, "node_drain": true, "rollback_skip": true, "rollback_replay": true,
 }
 
 // rawKey is a key of the texts that a page shows instead of its text.

@@ -149,6 +149,8 @@ func screens() []screen {
 		{name: "runs", path: appPath + "/runs", needs: readScope, menu: 10, show: showRuns},
 		{name: "job", path: jobPath, needs: readScope, show: showJob},
 		{name: "explain", path: triggerPath + "/explain", needs: readScope, show: showExplain},
+		{name: "job_statistics", path: jobPath + "/statistics", needs: readScope, show: showJobStatistics},
+		{name: "compare", path: jobPath + "/compare", needs: readScope, show: showCompare},
 		{name: "run", path: runPath, needs: readScope, show: showRun},
 		{name: "confirm", path: "chosen-runs", needs: runScope, show: showChosenRuns},
 		{name: "run_job", path: jobPath + "/run", needs: runScope, show: showRunJob},

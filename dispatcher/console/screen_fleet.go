@@ -212,25 +212,16 @@ func showAudit(v *visit) (content, error) {
 type auditEntryPage struct {
 	access.AuditEntry
 	BeforeText, AfterText string
+	Changed               []changedAttribute
 }
 
 func showAuditEntry(v *visit) (content, error) {
-	wanted := v.PathValue("entry")
-	at, id, err := access.ParseAuditID(wanted)
-	if err != nil {
-		return content{}, notFound("entry", wanted)
+	entry, err := v.auditEntry(v.PathValue("entry"))
+	page := auditEntryPage{entry, indented(entry.Before), indented(entry.After), nil}
+	if entry.Before != nil && entry.After != nil {
+		page.Changed = changedAttributes(entry.Before, entry.After)
 	}
-	// The entry is the first one after the id just before it.
-	list, err := v.client.Audit(v.Context(), access.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
-		Page: input.Page{Limit: 1, Cursor: access.AuditID(at, id-1)}})
-	if err != nil {
-		return content{}, err
-	}
-	if len(list.Items) == 0 || list.Items[0].ID != wanted {
-		return content{}, notFound("entry", wanted)
-	}
-	entry := list.Items[0]
-	return content{Data: auditEntryPage{entry, indented(entry.Before), indented(entry.After)}}, nil
+	return content{Data: page}, err
 }
 
 // indented returns JSON in a readable form. The numbers stay as they are stored.

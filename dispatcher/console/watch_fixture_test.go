@@ -258,6 +258,9 @@ func watched(n int) map[string]any {
 		"GET /v1/runs/r3/request":            requestOf("r3"),
 		"GET /v1/apps/billing/timeline":      watchedTimeline(n),
 		"GET /v1/apps/billing/jobs/invoices": job,
+		"GET /v1/apps/billing/jobs/invoices/statistics": view.JobStatistics{From: fixedAt, To: later,
+			Waits: view.Percentiles{Count: n, P50: input.Duration(time.Second), Max: input.Duration(time.Minute)},
+			Hours: hoursOf(min(n, 1) * 14 * 24)},
 		"GET /v1/apps/billing/jobs/invoices/slots": items(times(n, func(name string) dispatcher.Slot {
 			return dispatcher.Slot{Run: name,
 				Since: fixedAt}
@@ -275,6 +278,25 @@ func watched(n int) map[string]any {
 		responses["GET /v1/apps/billing/jobs/invoices/triggers/"+name+"/strip"] = strip
 	}
 	return responses
+}
+
+// hoursOf are the latest n hours: some with failed, skipped or missed runs.
+func hoursOf(n int) []view.HourStatistics {
+	hours := []view.HourStatistics{}
+	for i := range n {
+		one := view.HourStatistics{At: time.Now().UTC().Truncate(time.Hour).Add(time.Duration(i+1-n) * time.Hour),
+			Runs: map[run.State]int64{run.Succeeded: 60}}
+		switch i % 7 {
+		case 1:
+			one.Runs[run.TimedOut] = 3
+		case 2:
+			one.Runs[run.Skipped] = 4
+		case 3:
+			one.Misfires = 5
+		}
+		hours = append(hours, one)
+	}
+	return hours
 }
 
 // requestOf is the request of a run, with its masked parts.

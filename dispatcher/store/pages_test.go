@@ -34,6 +34,8 @@ var mostQueries = map[string]int{
 	"count of retries": 19, "dead letters": 16, "explain": 14, "groups": 4, "job": 26, "jobs": 8, "jobs by host": 9,
 	"jobs by label": 10, "jobs by label that none has": 10, "jobs by name": 13, "jobs by one name": 13,
 	"jobs by result": 13, "jobs by state": 13, "jobs by state that none has": 10, "jobs further on": 7,
+	"jobs of an app by next fire": 9, "jobs of all apps by next fire": 8, "objectives": 4,
+	"objectives of an app": 5, "job_statistics": 6,
 	"jobs of all apps by host": 7, "jobs of all apps by label": 5, "jobs of all apps by name": 8,
 	"jobs of all apps by result": 8, "jobs of all apps by state": 5, "jobs of an app": 13, "misfires": 9, "nodes": 3,
 	"rollback": 3, "run": 22, "run_job": 5, "runs": 12, "runs by class": 8, "runs by error": 8, "runs by kind": 12, "runs by label": 12,

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -37,6 +38,52 @@ type DayStatistics struct {
 	LateMost input.Duration `json:"late_most"`
 	// Final is true if the day was counted again after all its runs had ended. Until then, long runs are missing.
 	Final bool `json:"final"`
+}
+
+// JobStatistics are about the latest ended runs of a job between two times, at most MostExaminedRuns. Shards do not count.
+type JobStatistics struct {
+	// From and To are the times between which runs and misfires count. From is later than asked for if there are more.
+	From time.Time `json:"from"`
+	// End of the time, inclusive.
+	To time.Time `json:"to"`
+	// Waits are how long after its scheduled time the first attempt of a fire began, for whatever reason.
+	Waits Percentiles `json:"waits"`
+	// Durations are how long the latest attempts took.
+	Durations Percentiles `json:"durations"`
+	// Hours are in order; one without runs and misfires is left out.
+	Hours []HourStatistics `json:"hours"`
+}
+
+// MostExaminedRuns bounds the runs that JobStatistics examines, because no counts of single jobs are kept.
+const MostExaminedRuns = 10_000
+
+// Percentiles describe lengths of time: P95 is the least that 95 % of them do not exceed.
+type Percentiles struct {
+	// How many there are.
+	Count int            `json:"count"`
+	P50   input.Duration `json:"p50"`
+	P95   input.Duration `json:"p95"`
+	P99   input.Duration `json:"p99"`
+	Max   input.Duration `json:"max"`
+}
+
+// PercentilesOf sorts lengths of time, and returns their percentiles.
+func PercentilesOf(all []input.Duration) Percentiles {
+	if len(all) == 0 {
+		return Percentiles{}
+	}
+	slices.Sort(all)
+	of := func(percent int) input.Duration { return all[(len(all)*percent+99)/100-1] }
+	return Percentiles{Count: len(all), P50: of(50), P95: of(95), P99: of(99), Max: of(100)}
+}
+
+// HourStatistics are the runs of a job that were scheduled in the hour from At on, and the fires that it missed.
+type HourStatistics struct {
+	At time.Time `json:"at"`
+	// Runs counts the runs that have ended, by state.
+	Runs map[run.State]int64 `json:"runs"`
+	// Scheduled times that were missed.
+	Misfires int64 `json:"misfires"`
 }
 
 // StatisticsQuery selects days.

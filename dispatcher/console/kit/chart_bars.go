@@ -293,3 +293,71 @@ func peaks(from time.Time, step time.Duration, counts []int) []peak {
 	}
 	return all
 }
+
+// HeatMap is a calendar of the runs of a job: a row for each day, the latest first, and a column for each hour of it.
+type HeatMap []heatDay
+
+type heatDay struct {
+	Day   string
+	Hours [24]HeatHour
+}
+
+// HeatHour are the runs that were scheduled in an hour, and the missed fires. In the night in which clocks go back, it
+// is two hours. From is zero if there are none.
+type HeatHour struct {
+	From, To                       time.Time
+	Total, Failed, Skipped, Missed int64
+}
+
+// NewHeatMap returns the calendar of hours, which are in order, in the zone of a time.
+func NewHeatMap(hours []view.HourStatistics, until time.Time, days int) HeatMap {
+	rows := make(HeatMap, days)
+	at := map[string]*heatDay{}
+	for i := range rows {
+		rows[i].Day = until.AddDate(0, 0, -i).Format(time.DateOnly)
+		at[rows[i].Day] = &rows[i]
+	}
+	for _, one := range hours {
+		local := one.At.In(until.Location())
+		if day := at[local.Format(time.DateOnly)]; day != nil {
+			day.Hours[local.Hour()].add(one)
+		}
+	}
+	return rows
+}
+
+func (h *HeatHour) add(one view.HourStatistics) {
+	if h.From.IsZero() {
+		h.From = one.At
+	}
+	h.To = one.At.Add(time.Hour - time.Millisecond)
+	total := int64(0)
+	for _, n := range one.Runs {
+		total += n
+	}
+	good, off := DayRow{DayStatistics: view.DayStatistics{Runs: one.Runs}}.counts()
+	h.Total, h.Failed, h.Skipped, h.Missed = h.Total+total, h.Failed+total-good-off, h.Skipped+one.Runs["skipped"], h.Missed+one.Misfires
+}
+
+// Tone is the look of the worst that happened in the hour.
+func (h HeatHour) Tone() string {
+	switch {
+	case h.Failed > 0:
+		return "bad"
+	case h.Missed > 0:
+		return "warn"
+	case h.Skipped > 0:
+		return "off"
+	}
+	return "good"
+}
+
+// Sum returns the counts of all hours.
+func (m HeatMap) Sum() (all HeatHour) {
+	for _, day := range m {
+		for _, h := range day.Hours {
+			all.Total, all.Failed, all.Skipped, all.Missed = all.Total+h.Total, all.Failed+h.Failed, all.Skipped+h.Skipped, all.Missed+h.Missed
+		}
+	}
+	return all
+}

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -353,3 +356,69 @@ const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) 
 		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
 			AND a.kind = r.kind AND a.attempt = 1
 		WHERE r.kind < 16 AND `
+
+// Counts of single jobs would cost each fire a write. So these statistics read a bounded number of rows by the index of
+// the job, only when somebody asks.
+
+// JobStatistics returns the statistics of the latest ended runs of a job.
+func (s *Store) JobStatistics(ctx context.Context, app, job string, from, to time.Time) (found view.JobStatistics, err error) {
+	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
+	defer cancel()
+	found = view.JobStatistics{From: from.UTC(), To: to.UTC(), Hours: []view.HourStatistics{}}
+	id, err := s.JobKey(ctx, app, job)
+	if err != nil {
+		return found, err
+	}
+	type endedRun struct {
+		scheduled  int64
+		state      run.State
+		wait, took *int64
+	}
+	latest := `ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(view.MostExaminedRuns+1)
+	// $1 job, $2 from, $3 to
+	ended := `SELECT r.scheduled_at, coalesce(r.state, 'succeeded'), CASE WHEN r.kind = 1 THEN ` + firstStart + ` - r.scheduled_at END,
+			r.started_ms
+		FROM (SELECT * FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind < 16 ` + latest + `) AS r
+		LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
+			AND a.kind = r.kind AND a.attempt = 1 ORDER BY r.scheduled_at DESC`
+	runs, err := db.ReadRows(ctx, s.db.Read, func(r *endedRun) []any { return []any{&r.scheduled, &r.state, &r.wait, &r.took} },
+		ended, id, from.UnixMilli(), to.UnixMilli())
+	if err != nil {
+		return found, fmt.Errorf("read the runs of job %s: %w", input.Echo(app+"/"+job), err)
+	}
+	if len(runs) > view.MostExaminedRuns {
+		runs = runs[:view.MostExaminedRuns]
+		found.From = db.Instant(runs[len(runs)-1].scheduled)
+	}
+	hours := map[int64]*view.HourStatistics{}
+	hour := func(at int64) *view.HourStatistics {
+		at -= at % time.Hour.Milliseconds()
+		if hours[at] == nil {
+			hours[at] = &view.HourStatistics{At: db.Instant(at), Runs: map[run.State]int64{}}
+		}
+		return hours[at]
+	}
+	var waits, durations []input.Duration
+	for _, r := range runs {
+		hour(r.scheduled).Runs[r.state]++
+		if r.wait != nil {
+			waits = append(waits, db.Millis(*r.wait))
+		}
+		if r.took != nil {
+			durations = append(durations, db.Millis(*r.took))
+		}
+	}
+	found.Waits, found.Durations = view.PercentilesOf(waits), view.PercentilesOf(durations)
+	missed := `SELECT r.from_at, r.count FROM misfires AS r WHERE r.job_id = $1 AND r.from_at >= $2 AND r.from_at <= $3
+		ORDER BY r.from_at DESC LIMIT ` + strconv.Itoa(view.MostExaminedRuns)
+	err = db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
+		var at, count int64
+		err := row.Scan(&at, &count)
+		hour(at).Misfires += count
+		return err
+	}, missed, id, found.From.UnixMilli(), to.UnixMilli())
+	for _, at := range slices.Sorted(maps.Keys(hours)) {
+		found.Hours = append(found.Hours, *hours[at])
+	}
+	return found, err
+}

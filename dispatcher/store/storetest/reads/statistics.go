@@ -1,6 +1,7 @@
 package reads
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -22,6 +25,7 @@ func statisticsTests() tests {
 		"statistics of some apps leave out the others":       testStatisticsOfApps,
 		"statistics count the lateness of fires alone":       testStatisticsOfManualRuns,
 		"statistics are kept longer than history":            testStatisticsKept,
+		"statistics of a job have percentiles and hours":     testJobStatistics,
 	}
 }
 
@@ -108,6 +112,37 @@ func testStatisticsOfLateRuns(_ *testing.T, f *wing) {
 	f.tally(now)
 	f.wantDays("late", f.days(now),
 		"2026-05-02 map[succeeded:1], 1 attempts, 2159 missed, 1 began late by 30h0m0s, 30h0m0s at most, final true")
+}
+
+func testJobStatistics(t *testing.T, f *wing) {
+	f.PutEvery("tick", time.Minute)
+	for i := range 100 {
+		f.began(f.ClaimNext(run.Token(1000+i)), time.Duration(i)*time.Second)
+	}
+	f.SettleAll("tick", fixture.Minutes(130)) // 101 to 130 are missed
+	to := fixture.Minutes(130)
+	found, err := f.JobStatistics(t.Context(), "shop", "tick", fixture.Minutes(1), to)
+	f.Must(err)
+	seconds := func(n int) input.Duration { return input.Duration(time.Duration(n) * time.Second) }
+	want := view.JobStatistics{
+		From: fixture.Minutes(1), To: to,
+		Waits:     view.Percentiles{Count: 100, P50: seconds(49), P95: seconds(94), P99: seconds(98), Max: seconds(99)},
+		Durations: found.Durations,
+		Hours: []view.HourStatistics{
+			{At: fixture.T0, Runs: map[run.State]int64{run.Succeeded: 59}},
+			{At: fixture.T0.Add(time.Hour), Runs: map[run.State]int64{run.Succeeded: 41}, Misfires: 30},
+		},
+	}
+	if diff := cmp.Diff(want, found); diff != "" || found.Durations.Count != 100 {
+		t.Errorf("statistics of a job, with %d durations (-want +got):\n%s", found.Durations.Count, diff)
+	}
+	if found, err = f.JobStatistics(t.Context(), "shop", "tick", fixture.T0.Add(3*time.Hour), fixture.T0.Add(4*time.Hour)); err != nil ||
+		len(found.Hours) != 0 || found.Waits.Count != 0 {
+		t.Errorf("a time without runs: %+v, %v, want nothing", found, err)
+	}
+	if _, err := f.JobStatistics(t.Context(), "shop", "none", fixture.T0, to); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("a job that does not exist: %v, want ErrNotFound", err)
+	}
 }
 
 func testStatisticsRace(t *testing.T, f *wing) {
