@@ -21,6 +21,11 @@ type searchPage struct {
 	Next string
 }
 
+// Limited reports whether the search reached the amount of work of a page before the page was full.
+func (p *searchPage) Limited() bool {
+	return p.Next != "" && len(p.Runs) < pageOfSearch || p.MoreJobs && len(p.Jobs) < pageOfSearch
+}
+
 // pageOfSearch is how many jobs, and how many runs, a search shows.
 const pageOfSearch = 20
 
@@ -65,7 +70,7 @@ func showSearch(v *visit) (content, error) {
 	switch {
 	case len(page.Runs) == 1 && len(page.Jobs) == 0 && (query.ID != "" || found.Next == ""):
 		result.To = v.link("runs", page.Runs[0].ID)
-	case len(page.Jobs) == 1 && len(page.Runs) == 0:
+	case len(page.Jobs) == 1 && len(page.Runs) == 0 && !page.MoreJobs:
 		result.To = v.link("apps", page.Jobs[0].App, "jobs", page.Jobs[0].Name)
 	}
 	return v.filtered(result, err)

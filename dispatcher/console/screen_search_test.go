@@ -35,6 +35,7 @@ func TestSearchGoesToTheOnlyResult(t *testing.T) {
 		"a job and an error":        {"invoices", runs, jobs, "", "GET /v1/jobs"},
 		"nothing":                   {"xyz", none, items([]dispatcher.JobSummary{}, ""), "", "GET /v1/jobs"},
 		"an error with other pages": {"is locked", items([]run.Run{one}, "next"), jobs, "", "GET /v1/runs"},
+		"a job among many":          {"voice", none, items([]dispatcher.JobSummary{summaryOf("invoices")}, "next"), "", "GET /v1/jobs"},
 	} {
 		w, api := newCanned(t, map[string]any{"GET /v1/runs/" + id: one, "GET /v1/runs": tt.runs, "GET /v1/jobs": tt.jobs})
 		b := w.signedIn(reads())
@@ -47,6 +48,27 @@ func TestSearchGoesToTheOnlyResult(t *testing.T) {
 		if calls := api.take(); got.StatusCode != status || got.Header.Get("Location") != tt.to || len(calls) == 0 || calls[0] != tt.asks {
 			t.Errorf("%s: status %d to %q after %q, want %d to %q after %s", name, got.StatusCode, got.Header.Get("Location"), calls, status,
 				tt.to, tt.asks)
+		}
+	}
+}
+
+func TestSearchSaysThatItReachedItsLimit(t *testing.T) {
+	t.Parallel()
+	const limited, link = "has not examined everything", "jobs?name=xyz"
+	for name, tt := range map[string]struct{ runs, jobs, want string }{
+		"all was examined":       {"", "", ""},
+		"there are earlier runs": {"next", "", limited},
+		"there are further jobs": {"", "next", limited + link},
+		"there are more of both": {"next", "next", limited + link},
+	} {
+		w, _ := newCanned(t, map[string]any{
+			"GET /v1/runs": items([]run.Run{}, tt.runs), "GET /v1/jobs": items([]dispatcher.JobSummary{}, tt.jobs),
+		})
+		got := w.signedIn(reads()).get("search?q=xyz").text
+		for _, part := range []string{limited, link} {
+			if strings.Contains(got, part) != strings.Contains(tt.want, part) {
+				t.Errorf("%s: the page shows %q: %v", name, part, strings.Contains(got, part))
+			}
 		}
 	}
 }

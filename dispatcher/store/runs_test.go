@@ -69,6 +69,35 @@ func testWalks(t *testing.T, s *store.Store) {
 	}
 }
 
+// A page examines few runs, whatever the app, and the pages together find as much as one that examines a day.
+func TestSearchOfAnAppWithManyJobsIsBounded(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *store.Store) {
+		mine, _ := walkedHistory(t, s, time.Now().UTC().Truncate(time.Minute))
+		search := func(kind run.Kind, jobs int) (found []string, pages int) {
+			t.Helper()
+			store.SetWalks(s, store.Walks{Jobs: jobs, Rows: 7, Counted: 7, Span: 2 * time.Hour})
+			query := dispatcher.RunSearch{Apps: []string{mine}, Kind: kind, Page: input.Page{Limit: 100}}
+			for pages == 0 || query.Page.Cursor != "" {
+				runs, next, err := s.SearchRuns(t.Context(), query)
+				must(t, err)
+				for _, r := range runs {
+					found = append(found, r.ID)
+				}
+				query.Page.Cursor, pages = next, pages+1
+			}
+			return found, pages
+		}
+		want, _ := search(run.KindSchedule, math.MaxInt32)
+		if got, pages := search(run.KindSchedule, 1); len(want) < 40 || pages < 5 || !cmp.Equal(want, got) {
+			t.Errorf("%d runs on %d pages, want several pages with these %d:\n%s", len(got), pages, len(want), cmp.Diff(want, got))
+		}
+		if got, pages := search(run.KindManual, 1); len(got) > 0 || pages < 5 {
+			t.Errorf("a search that finds none: %q on %d pages, want several", got, pages)
+		}
+	})
+}
+
 // walkedHistory makes two apps with jobs whose runs and misfires alternate, several at the same time.
 func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others string) {
 	t.Helper()

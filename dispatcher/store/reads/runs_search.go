@@ -21,7 +21,7 @@ import (
 // have an index of their own, which a search for a class or an error uses.
 
 const (
-	// searchedDay is how far back a page of the runs of one app goes. They are found job by job, as in its list.
+	// searchedDay is how far back a page of the runs of an app with few jobs goes. They are found job by job, as in its list.
 	searchedDay = 24 * time.Hour
 	// searchedByID is how many runs a page examines for an id that only computing the ids of runs can find.
 	searchedByID = 2000
@@ -47,7 +47,11 @@ func (s *Store) SearchRuns(ctx context.Context, query dispatcher.RunSearch) (fou
 		return nil, "", err
 	}
 	var end *int64 // the page examines no earlier runs; nil: there are none
-	if len(query.Apps) == 1 && query.Job == "" && query.ID == "" && list.State == query.State {
+	byJobs, err := s.searchesByJobs(ctx, query, list)
+	if err != nil {
+		return nil, "", err
+	}
+	if byJobs {
 		list.App = query.Apps[0]
 		if from := latest.Add(-searchedDay); from.After(query.From) {
 			end, list.From = new(from.UnixMilli()), from
@@ -67,6 +71,16 @@ func (s *Store) SearchRuns(ctx context.Context, query dispatcher.RunSearch) (fou
 		next, err = s.earlier(ctx, query.From, *end)
 	}
 	return found, next, err
+}
+
+// searchesByJobs reports whether a search finds the runs of an app job by job, as its list does. A day of many jobs takes
+// too long.
+func (s *Store) searchesByJobs(ctx context.Context, query dispatcher.RunSearch, list dispatcher.RunQuery) (bool, error) {
+	if len(query.Apps) != 1 || query.Job != "" || query.ID != "" || list.State != query.State {
+		return false, nil
+	}
+	many, err := s.HasManyJobs(ctx, run.AppID(query.Apps[0]), s.Walks.Jobs)
+	return !many, err
 }
 
 // earlier returns the cursor of the page that begins with the latest run before an instant, whatever it is; empty: there
