@@ -90,7 +90,8 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 		diags.AddError(fmt.Sprintf("The %s already exists", kind),
 			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it with this "+
 				"block:\n\n  import {\n    to = %s.NAME\n    id = %q\n  }\n\nNAME is the resource's name in your configuration. Or "+
-				"choose another name for the %s.", kind, importID, binding.ResourceType(kind), importID, kind))
+				"choose another name for the %s.\n\nIf it is in this state and the plan replaces it, take create_before_destroy out of its "+
+				"lifecycle: two cannot have one name at once.", kind, importID, binding.ResourceType(kind), importID, kind))
 	case client.IsNotFound(err):
 		app, _, _ := strings.Cut(importID, "/")
 		diags.AddAttributeError(path.Root("app"), "The app does not exist (not_found)",

@@ -96,9 +96,18 @@ func mustSay(t *testing.T, output string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if !words(want).MatchString(output) {
-			t.Errorf("want %q in:\n%s", want, output)
+			t.Errorf("want %q in:\n%s", want, fromErrors(output))
 		}
 	}
+}
+
+// fromErrors returns the part of Terraform's output from its first error on, or all of it: the plan of sixty jobs before
+// it is longer than what a check prints of a failure.
+func fromErrors(output string) string {
+	if _, after, failed := strings.Cut(output, "Error: "); failed {
+		return "Error: " + after
+	}
+	return output
 }
 
 // words matches text, whatever the line breaks.

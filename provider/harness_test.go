@@ -36,6 +36,9 @@ type fixture struct {
 	client   clientProgram // runs in directories; without a path, the default one
 }
 
+// secretKeys are the keys of the nodes of tests.
+const secretKeys = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
 // newFixture starts a fixture. It skips the test without terraform.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -44,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := seal.Parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	keys, err := seal.Parse(secretKeys)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,8 @@ func TestTakenNameIsRefusedInWords(t *testing.T) {
 	if err := f.outside.DeleteJob(t.Context(), "crm", "reports", client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustFail(t, []string{"apply", "-auto-approve"}, "Error: The name is taken", "its history is kept under this name until about")
+	d.mustFail(t, []string{"plan"}, "Error: The name is taken", "crm/reports was deleted, and its history is kept under this name")
+	d.mustFail(t, []string{"apply", "plan"}, "Error: The name is taken")
 }
 
 // Impossible renames are reported at their line: by validate if they need no state, and otherwise by plan.

@@ -100,15 +100,27 @@ func (p *Plan) Rename(ctx context.Context, diags *diag.Diagnostics, config, stat
 		return renames
 	}
 	if renames.Name != "" {
-		if _, err := p.Job(ctx, stored.App, renames.Name); err == nil {
-			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, binding.WithCode(fmt.Sprintf(
-				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
-					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), input.CodeNameTaken))
+		if taken := p.nameTaken(ctx, stored, renames.Name); taken != "" {
+			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, binding.WithCode(taken, input.CodeNameTaken))
 			return renames
 		}
 	}
 	p.warnOfRename(diags, stored.App, renames)
 	return renames
+}
+
+// nameTaken explains why a job cannot get a name now; empty: it can, or that is not known before the apply. The runs of
+// a job are found by its name as long as its history is kept, also when it is deleted.
+func (p *Plan) nameTaken(ctx context.Context, job dispatcher.Job, name string) string {
+	if _, err := p.Job(ctx, job.App, name); err == nil {
+		return fmt.Sprintf("Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an "+
+			"apply of its own: Terraform does not order the two.", job.App, name, job.App, job.Name)
+	}
+	if _, err := p.Runs(ctx, dispatcher.RunQuery{App: job.App, Job: name, Page: input.Page{Limit: 1}}); err == nil {
+		return fmt.Sprintf("Job %s/%s was deleted, and its history is kept under this name for the longest retention of all apps, so %s/%s "+
+			"cannot get its name. Choose another name.", job.App, name, job.App, job.Name)
+	}
+	return ""
 }
 
 // warnOfRename reports the planned rename, and the things that keep the old name.
