@@ -174,6 +174,13 @@ chaos:
 	@tools/networks.sh
 	@go run ./test/chaos -seconds $(SECONDS) $(ARGS)
 
+## oncall: watch a healthy fleet that uses every policy and is to ring nothing; MINUTES=60, then each of forty faults alone
+MINUTES ?= 60
+.PHONY: oncall
+oncall:
+	@tools/postgres.sh
+	@MINUTES=$(MINUTES) go test -count=1 -v -timeout 24h -run '^Test(HealthyFleetIsQuiet|EachFaultRingsAlone)$$' ./dispatcher/cmd/carillon
+
 ## chaos-mutants: break the product's guarantees one by one, and require that chaos notices each
 .PHONY: chaos-mutants
 chaos-mutants:

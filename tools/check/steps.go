@@ -191,6 +191,15 @@ func faultSteps() []step {
 			minutes: 4, command: []string{"make", "chaos", "SECONDS=75"},
 		},
 		{
+			name: "oncall", proves: "no alert, rule or page rings in minutes of a healthy fleet that uses every policy",
+			paths: slices.Concat(firing(), nodes(), []string{"examples/prometheus/", "tools/promtool.sh"}),
+			needs: []string{"tools/postgres.sh"}, minutes: 4, tests: marked,
+		},
+		{
+			name: "oncall-faults", proves: "each of forty faults, alone on a healthy fleet, rings what names it and nothing else",
+			paths: []string{"examples/prometheus/"}, nightly: true, needs: []string{"tools/postgres.sh"}, tests: marked,
+		},
+		{
 			name: "chaos-mutants", proves: "chaos notices each guarantee that is broken on purpose",
 			paths: []string{"test/chaos/"}, nightly: true, needs: []string{"tools/postgres.sh"}, command: []string{"make", "chaos-mutants"},
 		},

@@ -122,15 +122,22 @@ func repository(parts ...string) string {
 // promtoolOn runs promtool with an input, and fails if it finds a problem.
 func promtoolOn(t *testing.T, input string, args ...string) {
 	t.Helper()
+	if out, err := promtool(t, input, args...); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// promtool runs promtool with an input, and returns its output.
+func promtool(t *testing.T, input string, args ...string) (string, error) {
+	t.Helper()
 	program, err := exec.CommandContext(t.Context(), repository("tools", "promtool.sh")).Output()
 	if err != nil {
 		need.Missing(t, fmt.Sprintf("no promtool; tools/promtool.sh: %v", err))
 	}
 	command := exec.CommandContext(t.Context(), strings.TrimSpace(string(program)), args...)
 	command.Stdin = strings.NewReader(input)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	out, err := command.CombinedOutput()
+	return string(out), err
 }
 
 // valuesOf returns the values of a label in a family; nil without the label.
