@@ -88,19 +88,21 @@ func (p poison) job() job {
 
 // declarePoisoned declares the jobs with rows to poison, and lets the database refuse rows on demand.
 func (c *chaos) declarePoisoned(ctx context.Context) error {
-	text := refuse
+	statements := []string{refuse}
 	for _, p := range poisons {
 		when := ""
 		if p.when != "" {
 			when = "WHEN (" + p.when + ") "
 		}
 		if p.on != "" {
-			text += fmt.Sprintf("CREATE TRIGGER poison_%s BEFORE %s FOR EACH ROW %sEXECUTE FUNCTION watch.refuse('%s', '%s');\n",
-				p.kind, p.on, when, p.kind, p.key)
+			statements = append(statements, fmt.Sprintf(
+				"CREATE TRIGGER poison_%s BEFORE %s FOR EACH ROW %sEXECUTE FUNCTION watch.refuse('%s', '%s')", p.kind, p.on, when, p.kind, p.key))
 		}
 	}
-	if err := c.database.script(ctx, databaseName, text); err != nil {
-		return fmt.Errorf("make rows that can be refused: %w", err)
+	for _, one := range statements { // not in one transaction: nodes lock these tables in another order
+		if err := c.database.script(ctx, databaseName, one); err != nil {
+			return fmt.Errorf("make rows that can be refused: %w", err)
+		}
 	}
 	_, err := c.declared.send(ctx, http.MethodPut, "/v1/apps/"+history.Poisoned, "*", map[string]any{"enabled": true}, nil)
 	if err != nil {

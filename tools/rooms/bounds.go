@@ -19,13 +19,13 @@ const (
 // Bounds of the whole: the current value where that is more than it should be. All except the lines
 // are exact, so every reduction lowers its bound.
 const (
-	mostLines     = 116_500
+	mostLines     = 117_900
 	mostNinetieth = 8
 	mostComplex   = 14
-	mostWide      = 15
+	mostWide      = 14
 	mostLong      = 8
-	mostOneUse    = 24.6 // percent of functions that their package uses at one place
-	mostHeaders   = 6.5  // percent of lines that are headers
+	mostOneUse    = 24.4 // percent of functions that their package uses at one place
+	mostHeaders   = 6.2  // percent of lines that are headers
 )
 
 // problems returns everything outside its bounds.

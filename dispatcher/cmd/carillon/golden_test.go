@@ -25,6 +25,7 @@ func steady() [][2]string {
 		{`carillon-[a-z2-7]{26}`, "EXTERNAL"}, {`\b[a-z2-7]{26}\b`, "TOKEN"}, {`"phases":\{[^}]*\}`, `"phases":{}`},
 		{`\d+ of 10737418240`, "SOME of 10737418240"}, {`http://127\.0\.0\.1:\d+`, "http://HOST"},
 		{`\b127\.0\.0\.1:\d+`, "HOST"}, {`evt_[0-9a-z_]+`, "EVENT"}, {`\b[0-9a-v]{24}\b`, "RUN"}, {`\b[0-9a-f]{16}\b`, "NODE"},
+		{`("trace_id": ?)"[0-9a-f]{32}"`, `$1"TRACE"`},
 		{`-?\b\d+(\.\d+)?(ns|µs|ms|[smhd])\b`, "TIME"}, {`\b(dns|connect|first byte|last byte) TIME,? ?`, ""},
 		{`  +`, "  "}, {`NODE  \S+  `, "NODE  HOSTNAME  "},
 		{`(?m)^(endpoint \S+)  (down|suspect).*$`, "$1  up"}, // after three failed health checks, for which a slow test has time

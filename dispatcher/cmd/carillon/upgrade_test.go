@@ -212,10 +212,10 @@ func TestIncompatibleSchemaIsRefused(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"serve", "migrate"} {
-		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew ||
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"migrate"}} {
+		if _, errs, code := carillon(t, nil, append(command, "--database", database)...); code != exitTooNew ||
 			!strings.Contains(errs, "schema 1000, newest known") {
-			t.Errorf("%s: exit %d, want %d, and what it found:\n%s", command, code, exitTooNew, errs)
+			t.Errorf("%q: exit %d, want %d, and what it found:\n%s", command, code, exitTooNew, errs)
 		}
 	}
 }

@@ -154,6 +154,9 @@ func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 			found++
 		}
 	}
+	if b := j.touched(r.fire); b != nil && at > b.Dumped.UnixMilli() && at <= b.Chosen.UnixMilli() {
+		return // only the lost ledger has the claims of the others
+	}
 	if found < wanted {
 		j.add(unexplained, "%s: %s at %s by policy %s (%s), with %d other runs, not %d", j.name(r.fire), r.state, instant(at),
 			bound.policy, r.message, found, wanted)
