@@ -65,6 +65,12 @@ func (e *examination) add(check string, found Health, detail, action string) {
 	e.findings = append(e.findings, Finding{check, found, input.ShownText(strings.Join(lines, "; "), ""), action})
 }
 
+// warn adds a warning of a node's log, which says what is wrong and, after a semicolon, what to do.
+func (e *examination) warn(check, warning string) {
+	detail, action, _ := strings.Cut(warning, "; ")
+	e.add(check, HealthWarn, detail, action)
+}
+
 func (e *examination) ok(check, format string, args ...any) {
 	e.add(check, HealthOK, fmt.Sprintf(format, args...), "")
 }
@@ -302,7 +308,7 @@ func (e *examination) checkFiles(_ context.Context, check string) {
 	}
 	shares := e.limitFlags.shares(files, cmp.Or(e.Workers, 1024))
 	if shares.warning != "" {
-		e.add(check, HealthWarn, shares.warning, "")
+		e.warn(check, shares.warning)
 		return
 	}
 	e.ok(check, "%d may be open; connections to the API: %d, workers: %d", files, shares.api, shares.workers)
@@ -312,7 +318,7 @@ func (e *examination) checkFiles(_ context.Context, check string) {
 func (e *examination) checkZones(_ context.Context, check string) {
 	warnings := zonesWarnings(time.Now(), hostZoneinfo)
 	for _, warning := range warnings {
-		e.add(check, HealthWarn, warning, "")
+		e.warn(check, warning)
 	}
 	if len(warnings) == 0 {
 		e.ok(check, "%s", DescribeZones())

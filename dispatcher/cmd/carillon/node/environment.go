@@ -313,7 +313,8 @@ func DescribeZones() string {
 	return fmt.Sprintf("time zone data %s of %s", zones.Release(), zones.Released().Format(time.DateOnly))
 }
 
-// zonesWarnings returns why the data in use may be too old. An update of the installation's data is for all nodes.
+// zonesWarnings returns why the data in use may be too old and, after a semicolon, what to do. An update of the
+// installation's data is for all nodes.
 func zonesWarnings(now time.Time, host string) (all []string) {
 	if schedule.Following() {
 		if now.After(schedule.CurrentZones().OutdatedBy()) {

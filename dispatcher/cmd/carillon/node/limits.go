@@ -86,7 +86,7 @@ func (f limitFlags) shares(files, workers int) fileShares {
 		s.workers = min(workers, s.targets*3/4)
 	}
 	if s.workers < workers {
-		s.warning = fmt.Sprintf("this process may open %d files, so it has %d workers instead of %d, besides %d connections to the API: "+
+		s.warning = fmt.Sprintf("this process may open %d files, so it has %d workers instead of %d, besides %d connections to the API; "+
 			"raise the limit of open files (ulimit -n, LimitNOFILE) to %d, or lower --workers", files, s.workers, workers, s.api,
 			f.filesFor(workers))
 	}

@@ -32,6 +32,13 @@ func TestConnectionsOfTheAPIFollowTheLimitOfFiles(t *testing.T) {
 		if !strings.Contains(got.warning, tt.want.warning) || (got.warning == "") != (tt.want.warning == "") {
 			t.Errorf("%s: the warning is %q, want %q in it", name, got.warning, tt.want.warning)
 		}
+		if got.warning != "" {
+			e := &examination{}
+			e.warn("files", got.warning)
+			if f := e.findings[0]; !strings.HasPrefix(f.Action, "raise the limit of open files") || strings.Contains(f.Detail, f.Action) {
+				t.Errorf("%s: doctor finds %+v, want the action apart from the detail", name, f)
+			}
+		}
 		if got.warning = tt.want.warning; got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tt.want)
 		}

@@ -38,6 +38,11 @@ func TestOldZonesCauseAWarning(t *testing.T) {
 				if !strings.Contains(got[i], part) || !strings.Contains(got[i], built.Release()) {
 					t.Errorf("warning %q, want %q and the release", got[i], part)
 				}
+				e := &examination{}
+				e.warn("time zones", got[i])
+				if f := e.findings[0]; !strings.Contains(f.Detail, built.Release()) || !strings.Contains(f.Action, "--zoneinfo") {
+					t.Errorf("doctor finds %+v, want the release in the detail, and an action that names --zoneinfo", f)
+				}
 			}
 		})
 	}
