@@ -276,15 +276,12 @@ func checkCharacters(problems *input.Problems, path, what, text string) {
 		problems.Add(path, input.CodeTextInvalid, "%s is not UTF-8", what)
 		return
 	}
-	if at := strings.IndexFunc(text, notInMessages); at >= 0 {
+	at := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && !strings.ContainsRune("\t\n\r", r) || r == 0xFFFE || r == 0xFFFF })
+	if at >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[at:])
 		problems.Add(path, input.CodeTextInvalid, "%s holds the character U+%04X, which neither SQS nor SNS takes; remove it, or write it as an "+
 			"escape of JSON", what, r)
 	}
-}
-
-func notInMessages(r rune) bool {
-	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
 }
 
 // subjectOf returns the beginning of a text as the subject of a message.

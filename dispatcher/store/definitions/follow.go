@@ -225,11 +225,6 @@ func joinLeaders(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error 
 	return t.Exec(ctx, replaceFollower, awaited, job.Key())
 }
 
-// leaveLeaders lets the jobs that name a deleted job await another one of its name.
-func leaveLeaders(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
-	return t.Exec(ctx, replaceFollower, job.Key(), dispatcher.AwaitedKey(job.App, job.Name))
-}
-
 // $1 former key, $2 key
 const replaceFollower = `UPDATE followers SET follower_id = $2 WHERE follower_id = $1`
 

@@ -381,7 +381,8 @@ func dropJob(ctx context.Context, t *dispatch.Tx, job dispatcher.Job) error {
 	if err := t.Exec(ctx, `DELETE FROM followers WHERE job_id = $1`, id); err != nil {
 		return err
 	}
-	if err := leaveLeaders(ctx, t, job); err != nil {
+	// Jobs that name it await another one of its name.
+	if err := t.Exec(ctx, replaceFollower, job.Key(), dispatcher.AwaitedKey(job.App, job.Name)); err != nil {
 		return err
 	}
 	for event := range job.EachFollow() {
