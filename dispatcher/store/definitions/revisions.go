@@ -152,8 +152,11 @@ const mostHolds = 100
 
 // AppHolds reads the pauses of apps, and from the audit log their switches and the outages.
 func (s *Store) AppHolds(ctx context.Context, since time.Time, apps []string) (map[string]*dispatcher.AppHistory, error) {
-	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
-	defer cancel()
+	return s.AppHoldsIn(ctx, s.db.Read, since, apps)
+}
+
+// AppHoldsIn is AppHolds in a transaction.
+func (s *Store) AppHoldsIn(ctx context.Context, q db.Querier, since time.Time, apps []string) (map[string]*dispatcher.AppHistory, error) {
 	ids, subjects, all := make([]int64, len(apps)), []string{dispatch.OutageSubject}, make(map[string]*dispatcher.AppHistory, len(apps))
 	for i, app := range apps {
 		ids[i], subjects, all[app] = run.AppID(app), append(subjects, "app "+app), &dispatcher.AppHistory{}
@@ -163,7 +166,7 @@ func (s *Store) AppHolds(ctx context.Context, since time.Time, apps []string) (m
 			SELECT q.*, row_number() OVER (PARTITION BY q.app_id ORDER BY q.ended_at IS NOT NULL, q.paused_at DESC, q.id) AS nth
 			FROM b JOIN app_pauses AS q ON q.app_id = b.id WHERE q.ended_at IS NULL OR q.ended_at > $1) AS p
 		JOIN apps AS a ON a.id = p.app_id WHERE p.nth <= $2 ORDER BY p.app_id, p.nth`
-	err := db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
+	err := db.EachRow(ctx, q, func(row db.Scanner) error {
 		pause, err := ScanAppPause(row)
 		if err == nil {
 			all[pause.App].Pauses = append(all[pause.App].Pauses, pause)
@@ -182,7 +185,7 @@ func (s *Store) AppHolds(ctx context.Context, since time.Time, apps []string) (m
 			FROM f JOIN audit_log AS l ON l.subject = f.name AND l.at >= f.since WHERE l.action IN ('enable', 'disable', 'reconnect')) AS h
 		WHERE h.nth <= $2 ORDER BY h.subject, h.nth`
 	var outages []dispatcher.Outage
-	err = db.EachRow(ctx, s.db.Read, func(row db.Scanner) error {
+	err = db.EachRow(ctx, q, func(row db.Scanner) error {
 		var one dispatcher.AppSwitch
 		var app, outage string
 		if err := row.Scan(db.InstantColumn(&one.At), &one.Enabled, &app, &one.Actor, &outage); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -37,42 +38,50 @@ func owedFrom(ctx context.Context, j *definitions.Judgement, job *definitions.Ju
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read pauses of app %s that ended: %w", job.App, err)
 	}
-	if held := dispatcher.HeldBy(pauses, job.Labels); len(held) > 0 {
-		return input.Later(job.ChangedAt, *held[0].EndedAt), nil
-	}
-	return job.ChangedAt, nil
+	return input.Later(job.ChangedAt, heldUntil(pauses, job.Labels)), nil
 }
 
-// heldByPauses reports whether pauses of the trigger, its job or its app held missed fires: the first, and all until at most
-// misfire_after before the last, so that nothing else made that one miss.
-func heldByPauses(ctx context.Context, j *definitions.Judgement, e *dispatch.PendingEnd, last time.Time) (bool, error) {
-	first := e.Key.ScheduledAt.UnixMilli()
-	// $1 app, $2 the first missed fire
-	const ofApp = `SELECT ` + definitions.PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2) ORDER BY p.paused_at`
-	pauses, err := db.Collect(ctx, j, definitions.ScanAppPause, ofApp, e.AppID, first)
+// heldFires reports whether people held missed fires, by pauses of the trigger, its job or its app, or by a switch of the
+// app: the first, and all until at most misfire_after before the last, so that nothing else made that one miss.
+func (s *Store) heldFires(ctx context.Context, j *definitions.Judgement, e *dispatch.PendingEnd, last time.Time) (bool, error) {
+	first, now := e.Key.ScheduledAt.UnixMilli(), j.At.UnixMilli()
+	holds, err := s.definitions.AppHoldsIn(ctx, j, e.Key.ScheduledAt, []string{e.App})
 	if err != nil {
 		return false, err
+	}
+	type span struct{ from, to int64 }
+	var held []span
+	switches := append(holds[e.App].Switches, dispatcher.AppSwitch{At: j.At})
+	for i, next := range switches[1:] {
+		if off := switches[i]; !off.Enabled {
+			held = append(held, span{off.At.UnixMilli(), next.At.UnixMilli()})
+		}
 	}
 	// $1 job, $2 trigger, $3 the first missed fire, $4 now
 	const revisions = `SELECT r.from_at, coalesce(r.to_at, $4), r.misfire_after, r.paused, r.labels FROM trigger_revisions AS r
 		WHERE r.job_id = $1 AND r.id = $2 AND (r.to_at IS NULL OR r.to_at > $3) ORDER BY r.from_at`
-	until, misfireAfter := first, int64(0)
+	misfireAfter := int64(0)
 	err = db.EachRow(ctx, j, func(row db.Scanner) error {
-		var from, to int64
+		var in span
 		var paused bool
 		var labels input.Labels
-		err := row.Scan(&from, &to, &misfireAfter, &paused, db.LabelsColumn(&labels))
-		if paused && from <= until {
-			until = max(until, to)
+		err := row.Scan(&in.from, &in.to, &misfireAfter, &paused, db.LabelsColumn(&labels))
+		if paused {
+			held = append(held, in)
 		}
-		for _, p := range dispatcher.HeldBy(pauses, labels) {
-			if ended := db.OrZero(db.Zeroable(p.EndedAt)); max(from, p.PausedAt.UnixMilli()) <= until {
-				until = max(until, min(to, cmp.Or(ended, to)))
-			}
+		for _, p := range dispatcher.HeldBy(holds[e.App].Pauses, labels) {
+			ended := cmp.Or(db.OrZero(db.Zeroable(p.EndedAt)), now)
+			held = append(held, span{max(in.from, p.PausedAt.UnixMilli()), min(in.to, ended)})
 		}
 		return err
-	}, revisions, e.JobID, e.Key.TriggerID, first, j.At.UnixMilli())
+	}, revisions, e.JobID, e.Key.TriggerID, first, now)
+	slices.SortFunc(held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	until := first
+	for _, h := range held {
+		if h.from <= until {
+			until = max(until, h.to)
+		}
+	}
 	return until > first && last.UnixMilli()-misfireAfter <= until, err
 }
 

@@ -317,9 +317,6 @@ func (s *Store) addFires(ctx context.Context, j *definitions.Judgement, facts ma
 	return nil
 }
 
-// pausesLookedAt is how many of the latest ended pauses of an app are searched for one that held a job.
-const pausesLookedAt = 200
-
 // addEndedPauses adds to the facts of jobs with an expected success the end of the latest pause of their app that held
 // them: no success is expected from the time before, as after a change of the job.
 func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int64]alert.Facts, ids []int64) error {
@@ -337,22 +334,23 @@ func addEndedPauses(ctx context.Context, j *definitions.Judgement, facts map[int
 			}
 			ofApp[job.AppID] = pauses
 		}
-		var latest time.Time
-		if held := dispatcher.HeldBy(pauses, job.Labels); len(held) > 0 {
-			latest = *held[0].EndedAt
-		}
-		if one := facts[job.ID]; latest.After(one.ChangedAt) {
-			one.ChangedAt = latest
-			facts[job.ID] = one
-		}
+		one := facts[job.ID]
+		one.ChangedAt = input.Later(one.ChangedAt, heldUntil(pauses, job.Labels))
+		facts[job.ID] = one
 	}
 	return nil
 }
 
-// endedPauses returns the ended pauses of an app, latest first.
+// heldUntil returns when the latest of some ended pauses that held jobs with these labels has ended; zero: none held them.
+func heldUntil(ended []dispatcher.AppPause, labels input.Labels) time.Time {
+	held := append(dispatcher.HeldBy(ended, labels), dispatcher.AppPause{EndedAt: &time.Time{}})
+	return *held[0].EndedAt
+}
+
+// endedPauses returns the latest ended pauses of an app, to search them for one that held a job.
 func endedPauses(ctx context.Context, j *definitions.Judgement, app int64) ([]dispatcher.AppPause, error) {
-	// $1 app, $2 limit
+	// $1 app
 	const ended = `SELECT ` + definitions.PauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
-		WHERE p.app_id = $1 AND p.ended_at IS NOT NULL ORDER BY p.ended_at DESC LIMIT $2`
-	return db.Collect(ctx, j, definitions.ScanAppPause, ended, app, pausesLookedAt)
+		WHERE p.app_id = $1 AND p.ended_at IS NOT NULL ORDER BY p.ended_at DESC LIMIT 200`
+	return db.Collect(ctx, j, definitions.ScanAppPause, ended, app)
 }

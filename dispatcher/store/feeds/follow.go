@@ -56,7 +56,7 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 	err = s.dispatch.Change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *dispatch.Tx) error {
 		ends, err := page.read(ctx, t.Flavor, t, t.LockRows(db.LockToDelete+db.SkipLockedRows), t.At)
 		if err == nil {
-			done, err = followEnds(ctx, t, ends)
+			done, err = s.followEnds(ctx, t, ends)
 			done.More = page.more(ends)
 		}
 		return err
@@ -67,7 +67,7 @@ func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher
 	return done, err
 }
 
-func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (done dispatcher.FollowedEnds, err error) {
+func (s *Store) followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd) (done dispatcher.FollowedEnds, err error) {
 	if len(ends) == 0 {
 		return done, nil
 	}
@@ -91,7 +91,7 @@ func followEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd)
 	if err != nil {
 		return done, err
 	}
-	notified, err := judgeEnds(ctx, t, ends, causes)
+	notified, err := s.judgeEnds(ctx, t, ends, causes)
 	if err != nil {
 		return done, err
 	}
@@ -307,7 +307,7 @@ func (r *followRoom) payload(ctx context.Context, t *dispatch.Tx, e *dispatch.Pe
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns
 // how many notifications it queued. Runs of backfills, and their followers, are left out.
-func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (int, error) {
+func (s *Store) judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, causes map[run.Key]*run.Cause) (int, error) {
 	var ids []int64
 	leftOut := func(e *dispatch.PendingEnd) bool {
 		return e.Judged || e.Follows&run.FollowsAlerts == 0 || e.Key.Kind == run.KindBackfill || causes[e.Key].OfBackfill()
@@ -339,7 +339,7 @@ func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, 
 		if job == nil || job.Deleted || leftOut(e) {
 			continue
 		}
-		end, err := endOf(ctx, j, job, e, firsts)
+		end, err := s.endOf(ctx, j, job, e, firsts)
 		if err != nil {
 			return 0, err
 		}
@@ -349,7 +349,7 @@ func judgeEnds(ctx context.Context, t *dispatch.Tx, ends []dispatch.PendingEnd, 
 }
 
 // endOf is what alerts of a job judge by; firsts are when the first attempts of runs began.
-func endOf(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, e *dispatch.PendingEnd,
+func (s *Store) endOf(ctx context.Context, j *definitions.Judgement, job *definitions.JudgedJob, e *dispatch.PendingEnd,
 	firsts map[run.Key]time.Time) (alert.End, error) {
 	end := alert.End{Key: e.Key, Trigger: e.Trigger, State: e.State, Class: e.Class, Error: e.Reason, Attempt: e.Attempt,
 		EndedAt: e.EndedAt}
@@ -368,7 +368,7 @@ func endOf(ctx context.Context, j *definitions.Judgement, job *definitions.Judge
 			return end, fmt.Errorf("read missed fires: %w", err)
 		}
 		end.Missed, end.Error = max(document.Parent.Missed.Count, 1), document.Parent.Reason
-		if end.Held, err = heldByPauses(ctx, j, e, document.Parent.Missed.To); err != nil {
+		if end.Held, err = s.heldFires(ctx, j, e, document.Parent.Missed.To); err != nil {
 			return end, fmt.Errorf("read what held missed fires: %w", err)
 		}
 	}

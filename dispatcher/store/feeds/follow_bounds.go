@@ -319,7 +319,7 @@ func (s *Store) followOne(ctx context.Context, end *dispatch.PendingEnd, now tim
 		ends, err := db.Collect(ctx, t, dispatch.ScanPendingEnd, dispatch.PendingEnds(oneEnd+t.LockRows(db.LockToDelete+db.SkipLockedRows)),
 			end.KeyArgs()...)
 		if err == nil {
-			done, err = followEnds(ctx, t, ends)
+			done, err = s.followEnds(ctx, t, ends)
 		}
 		return err
 	})

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // missedTests are the tests of alerts for missed fires.
@@ -201,9 +203,12 @@ func testAlertMissedByPause(_ *testing.T, f *wing) {
 		trigger  string // of a pause of the job or a trigger
 		app      bool
 		labels   input.Labels
-		from, to int // minutes after T0
+		off      *access.AppSpec // the app is switched to it, and no pause
+		from, to int             // minutes after T0
 	}
 	ofJob, held := pause{from: 0, to: 10}, input.Labels{"team": "x"}
+	on, disabled := access.AppSpec{Enabled: true, Bounds: &target.Bounds{}}, &access.AppSpec{}
+	suspended := &access.AppSpec{Enabled: true, Bounds: &target.Bounds{Suspended: true}}
 	for name, tt := range map[string]struct {
 		pauses []pause
 		edited int
@@ -224,6 +229,13 @@ func testAlertMissedByPause(_ *testing.T, f *wing) {
 		"outage-before":            {pauses: []pause{{from: 2, to: 10}}, last: 10, want: "missed"},
 		"an-earlier-one":           {pauses: []pause{{from: 0, to: 0}}, last: 10, want: "missed"},
 		"outage-before-and-of-app": {pauses: []pause{{app: true, from: 2, to: 10}}, last: 10, want: "missed"},
+		"disabled":                 {pauses: []pause{{off: disabled, to: 10}}, last: 10},
+		"suspended":                {pauses: []pause{{off: suspended, to: 10}}, last: 10},
+		"disabled-then-job":        {pauses: []pause{{off: disabled, to: 5}, {from: 3, to: 10}}, last: 10},
+		"job-then-disabled":        {pauses: []pause{{to: 5}, {off: disabled, from: 3, to: 10}}, last: 10},
+		"disabled-twice":           {pauses: []pause{{off: disabled, to: 3}, {off: disabled, from: 6, to: 10}}, last: 10, want: "missed"},
+		"outage-after-disabled":    {pauses: []pause{{off: disabled, to: 10}}, last: 12, want: "missed"},
+		"outage-before-disabled":   {pauses: []pause{{off: disabled, from: 2, to: 10}}, last: 10, want: "missed"},
 	} {
 		app := "of-" + name
 		f.DeclareApp(app)
@@ -238,6 +250,11 @@ func testAlertMissedByPause(_ *testing.T, f *wing) {
 			at := fixture.At(fixture.Minutes(minute))
 			for i, p := range tt.pauses {
 				switch {
+				case p.off != nil && p.from == minute:
+					f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: *p.off}, fixture.Operator(at.Now)))
+				case p.off != nil && p.to == minute:
+					f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: on}, fixture.Operator(at.Now)))
+				case p.off != nil:
 				case p.app && p.from == minute:
 					stored, err := f.PauseApp(f.Context(), app, dispatcher.AppPauseRequest{Labels: p.labels}, at)
 					f.Must(err)
@@ -248,7 +265,7 @@ func testAlertMissedByPause(_ *testing.T, f *wing) {
 				switch {
 				case p.app && p.to == minute:
 					f.Must(f.EndAppPause(f.Context(), app, ids[i], at))
-				case !p.app && p.to == minute:
+				case !p.app && p.off == nil && p.to == minute:
 					f.Must(f.PauseJob(f.Context(), app, "sync", p.trigger, false, at))
 				}
 			}
