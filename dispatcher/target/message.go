@@ -47,6 +47,18 @@ type message struct {
 	most                 int // largest size of a body with its attributes, in bytes
 }
 
+// validate returns everything wrong with a target that sends m to a resource as a role; nil means as the node.
+func (m message) validate(to resource, arn string, role *AssumeRole, timeout input.Duration) error {
+	var problems input.Problems
+	checkResource(&problems, "/"+to.name+"_arn", to, arn)
+	if role != nil {
+		role.check(&problems, "/assume_role", arnPart(arn, arnRegion))
+	}
+	m.check(&problems)
+	timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
+	return problems.Err()
+}
+
 // messageTemplates are the texts of a message as templates; nil without such a text.
 type messageTemplates struct {
 	message
@@ -325,14 +337,8 @@ func (s *SQS) SetDefaults() { s.Timeout = DefaultTimeout }
 
 // Validate returns everything wrong with s, as Problems with JSON pointers, or nil.
 func (s SQS) Validate() error {
-	var problems input.Problems
-	checkResource(&problems, "/queue_arn", resource{"queue", "an SQS queue", input.CodeQueueARN, "sqs", queueForm}, s.QueueARN)
-	if s.AssumeRole != nil {
-		s.AssumeRole.check(&problems, "/assume_role", arnPart(s.QueueARN, arnRegion))
-	}
-	s.message().check(&problems)
-	s.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
-	return problems.Err()
+	queue := resource{"queue", "an SQS queue", input.CodeQueueARN, "sqs", queueForm}
+	return s.message().validate(queue, s.QueueARN, s.AssumeRole, s.Timeout)
 }
 
 func (s *SQS) message() message {
@@ -437,14 +443,8 @@ func (s *SNS) SetDefaults() { s.Timeout = DefaultTimeout }
 
 // Validate returns everything wrong with s, as Problems with JSON pointers, or nil.
 func (s SNS) Validate() error {
-	var problems input.Problems
-	checkResource(&problems, "/topic_arn", resource{"topic", "an SNS topic", input.CodeTopicARN, "sns", topicForm}, s.TopicARN)
-	if s.AssumeRole != nil {
-		s.AssumeRole.check(&problems, "/assume_role", arnPart(s.TopicARN, arnRegion))
-	}
-	s.message().check(&problems)
-	s.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
-	return problems.Err()
+	topic := resource{"topic", "an SNS topic", input.CodeTopicARN, "sns", topicForm}
+	return s.message().validate(topic, s.TopicARN, s.AssumeRole, s.Timeout)
 }
 
 func (s *SNS) message() message {
