@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/provider"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // fixture is the API over its own database, and a client that makes changes outside of Terraform.
@@ -43,10 +43,7 @@ const secretKeys = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needTerraform(t)
-	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
+	database := sqlitetest.New(t)
 	keys, err := seal.Parse(secretKeys)
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // patience is how long a test waits: longer than any machine takes.
@@ -48,11 +49,7 @@ func newWorld(t testing.TB, o api.Options) *world {
 func newWorldOver(t testing.TB, o api.Options, of store.Options) *world {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon.db")
-	dsn := "sqlite:" + file
-	if err := store.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	w := newWorldAt(t, o, of, dsn)
+	w := newWorldAt(t, o, of, sqlitetest.At(t, file))
 	w.file = file
 	return w
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // awaited is a run of app crm in its first attempt, and the callbacks of its target.
@@ -202,10 +203,7 @@ func TestCallbacksAreAnsweredAsDocumented(t *testing.T) {
 		"SQLite": func(t *testing.T) (dsn, driver, address string) {
 			t.Helper()
 			file := filepath.Join(t.TempDir(), "carillon.db")
-			if err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
-				t.Fatal(err)
-			}
-			return "sqlite:" + file, "sqlite", "file:" + file + "?_pragma=busy_timeout(60000)"
+			return sqlitetest.At(t, file), "sqlite", "file:" + file + "?_pragma=busy_timeout(60000)"
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {

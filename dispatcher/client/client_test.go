@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,16 +24,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // newServer serves the real API over a new database, and returns its address and a token.
 func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 	t.Helper()
-	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(t.Context(), dsn, store.Options{})
+	s, err := store.Open(t.Context(), sqlitetest.New(t), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api/gate"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // trial is a node's API and console over a fresh SQLite database.
@@ -52,11 +53,7 @@ func (b *safeBuffer) String() string {
 func newTrial(t *testing.T, change ...func(*console.Options)) *trial {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon.db")
-	dsn := "sqlite:" + file
-	if err := store.Migrate(t.Context(), dsn); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(t.Context(), dsn, store.Options{})
+	s, err := store.Open(t.Context(), sqlitetest.At(t, file), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 func TestMain(m *testing.M) {
@@ -83,11 +84,7 @@ func newDatabase(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	database := "sqlite:" + filepath.Join(dir, "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
-	return database
+	return sqlitetest.At(t, filepath.Join(dir, "carillon.db"))
 }
 
 // newRig returns a registered engine with a running pool and recorder, but without its loops. wrap puts faults around

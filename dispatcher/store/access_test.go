@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // hashesOf returns the hashes of secrets in an entry, by path.
@@ -89,7 +90,7 @@ func TestInstallationsHashSecretsDifferently(t *testing.T) {
 		put(t, s, secretJob(value(first), value("hunter2")))
 		return hashesOf(t, auditLog(t, s, access.AuditQuery{Subject: "job ping"})[0].After)[tokenPath]
 	}
-	if a, b := hash(newFile(t)), hash(newFile(t)); a == b {
+	if a, b := hash(sqlitetest.New(t)), hash(sqlitetest.New(t)); a == b {
 		t.Errorf("both hash the secret as %s", a)
 	}
 }
@@ -103,7 +104,7 @@ func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 			CASE WHEN n % 50 = 0 THEN 'forbidden' ELSE '' END FROM n`
 	yes := true
 	for name, open := range map[string]func(*testing.T) *store.Store{
-		"SQLite":     func(t *testing.T) *store.Store { return open(t, newFile(t)) },
+		"SQLite":     func(t *testing.T) *store.Store { return open(t, sqlitetest.New(t)) },
 		"PostgreSQL": func(t *testing.T) *store.Store { return open(t, pgtest.New(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestSessionIsFoundWhileTheDatabaseRefusesWrites(t *testing.T) {
 		database func(testing.TB) string
 		refuse   string
 	}{
-		"SQLite": {newFile, `PRAGMA query_only = ON`},
+		"SQLite": {sqlitetest.New, `PRAGMA query_only = ON`},
 		"PostgreSQL": {func(t testing.TB) string { return pgtest.New(t) }, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql
 			AS $$ BEGIN RAISE 'could not extend file' USING ERRCODE = '53100'; END $$;
 			CREATE TRIGGER full_disk BEFORE UPDATE ON sessions FOR EACH ROW EXECUTE FUNCTION full_disk()`},
@@ -213,7 +214,7 @@ func TestSessionIsFoundWhileTheDatabaseRefusesWrites(t *testing.T) {
 // An earlier build stored [] for a token bound to no app. Such a token is shown so that it can be put again unchanged.
 func TestTokenOfAnEarlierBuildCanBePutUnchanged(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFile(t))
+	s := open(t, sqlitetest.New(t))
 	must(t, s.CreateToken(t.Context(), access.APIToken{
 		ID: "1", Name: "ci", Hash: [32]byte{1}, TokenSpec: access.TokenSpec{Scopes: []access.Scope{access.ScopeRead}},
 	}))

@@ -29,6 +29,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // line is a network path to PostgreSQL that can fall silent: it then accepts data and delivers none.
@@ -288,7 +289,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 // SQLite has one connection that writes. At most one of the waiting requests is served before a claim.
 func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	s := openForRequests(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 	requests := s.ForRequests()

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // An app that cannot be read is listed with the reason, hides no other app, and can be emptied, deleted and put again.
@@ -169,7 +170,7 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			t.Run("SQLite", func(t *testing.T) { t.Parallel(); testUnreadableJob(t, open(t, newFile(t)), set) })
+			t.Run("SQLite", func(t *testing.T) { t.Parallel(); testUnreadableJob(t, open(t, sqlitetest.New(t)), set) })
 			t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testUnreadableJob(t, open(t, pgtest.New(t)), set) })
 		})
 	}
@@ -235,7 +236,7 @@ func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 // Verify finds damage to a ledger by a bug or an administrator.
 func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, pgtest.New(t))) })
 }
 
@@ -323,7 +324,7 @@ func testVerifyFinds(t *testing.T, s *store.Store) {
 // An administrator or a bug can leave rows that the store itself never leaves.
 func TestLeaksOfADamagedLedgerAreFound(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, pgtest.New(t))) })
 }
 

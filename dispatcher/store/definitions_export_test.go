@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // moving is an app in one installation, and a second installation.
@@ -29,7 +30,7 @@ type moving struct {
 // onMoves runs a test from PostgreSQL to SQLite and back.
 func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 	postgres := func(t *testing.T) *store.Store { return open(t, pgtest.New(t)) }
-	sqlite := func(t *testing.T) *store.Store { return open(t, newFile(t)) }
+	sqlite := func(t *testing.T) *store.Store { return open(t, sqlitetest.New(t)) }
 	for name, stores := range map[string][2]func(*testing.T) *store.Store{
 		"from PostgreSQL to SQLite": {postgres, sqlite}, "from SQLite to PostgreSQL": {sqlite, postgres},
 	} {

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // secretGroup is a group with a signing secret and a token.
@@ -124,7 +125,7 @@ func TestOnlyNodesGetSecretsOfGroups(t *testing.T) {
 // A change of a group cannot send its secrets further than they could go when they were set.
 func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, newFile(t), sealKeys(t, "a"))
+	s := openWith(t, sqlitetest.New(t), sealKeys(t, "a"))
 	_, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
 	must(t, err)
 	kept := target.Secret{Stored: true}
@@ -175,7 +176,7 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 
 func TestClientSecretsOfGroupsStayWithTheirTokenEndpoint(t *testing.T) {
 	t.Parallel()
-	s := openWith(t, newFile(t), sealKeys(t, "a"))
+	s := openWith(t, sqlitetest.New(t), sealKeys(t, "a"))
 	kept := target.Secret{Stored: true}
 	with := func(tokenURL string, signing, secret target.Secret) target.EndpointGroup {
 		g := secretGroup(signing, secret)
@@ -202,7 +203,7 @@ func TestClientSecretsOfGroupsStayWithTheirTokenEndpoint(t *testing.T) {
 // With write access to the database alone, a secret cannot be opened for another group or in place of a newer one.
 func TestSecretsOfGroupsDoNotOpenForOthers(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	s := openWith(t, database, sealKeys(t, "a"))
 	_, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
 	must(t, err)
@@ -288,7 +289,7 @@ func TestGroupsMoveWithTheirApp(t *testing.T) {
 
 func TestImportNeedsTheGroupsOfItsJobs(t *testing.T) {
 	t.Parallel()
-	m := moving{t: t, old: open(t, newFile(t)), new: open(t, newFile(t)), now: time.Now().UTC().Truncate(time.Second)}
+	m := moving{t: t, old: open(t, sqlitetest.New(t)), new: open(t, sqlitetest.New(t)), now: time.Now().UTC().Truncate(time.Second)}
 	_, _, err := m.old.PutApp(t.Context(), access.App{Name: "app", AppSpec: access.AppSpec{Enabled: true}}, m.at(-time.Hour))
 	must(t, err)
 	_, _, err = m.old.PutGroup(t.Context(), target.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))

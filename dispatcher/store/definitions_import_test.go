@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // An import does not replace a run of another job with the same key, which only a hash collision could cause.
@@ -64,7 +65,7 @@ const (
 
 func onImports(t *testing.T, test func(t *testing.T, m *importer)) {
 	for name, database := range map[string]func(t *testing.T) string{
-		"SQLite":     func(t *testing.T) string { return newFile(t) },
+		"SQLite":     func(t *testing.T) string { return sqlitetest.New(t) },
 		"PostgreSQL": func(t *testing.T) string { return pgtest.New(t) },
 	} {
 		t.Run(name, func(t *testing.T) {

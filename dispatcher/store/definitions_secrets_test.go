@@ -19,13 +19,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // onBothDatabases runs a test on a new database of each kind.
 func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Helper()
 	for name, make := range map[string]func(testing.TB) string{
-		"SQLite": newFile, "PostgreSQL": func(t testing.TB) string { return pgtest.New(t) },
+		"SQLite": sqlitetest.New, "PostgreSQL": func(t testing.TB) string { return pgtest.New(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,7 +297,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 // nor does one of a job with a changed origin.
 func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	s := openWith(t, database, sealKeys(t, "a"))
 	put(t, s, secretJob(value(first), value("hunter2")))
 	db, err := sql.Open("sqlite", strings.TrimPrefix(database, "sqlite:"))

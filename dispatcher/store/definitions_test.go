@@ -18,13 +18,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // onBoth runs a test on a store of each kind, with an app "app".
 func onBoth(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	t.Helper()
 	for name, newDatabase := range map[string]func(t *testing.T) string{
-		"SQLite":     func(t *testing.T) string { t.Helper(); return newFile(t) },
+		"SQLite":     func(t *testing.T) string { t.Helper(); return sqlitetest.New(t) },
 		"PostgreSQL": func(t *testing.T) string { t.Helper(); return pgtest.New(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 // BenchmarkPutCalendar measures a change of a calendar used by 100,000 triggers.
 func BenchmarkPutCalendar(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { benchPutCalendar(b, open(b, pgtest.New(b, pgtest.Fsync))) })
-	b.Run("SQLite", func(b *testing.B) { benchPutCalendar(b, open(b, newFile(b))) })
+	b.Run("SQLite", func(b *testing.B) { benchPutCalendar(b, open(b, sqlitetest.New(b))) })
 }
 
 func benchPutCalendar(b *testing.B, s *store.Store) {
@@ -290,7 +291,7 @@ func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher
 // in the audit log.
 func BenchmarkPutJob(b *testing.B) {
 	b.Run("PostgreSQL", func(b *testing.B) { benchPutJob(b, pgtest.New(b, pgtest.Fsync)) })
-	b.Run("SQLite", func(b *testing.B) { benchPutJob(b, newFile(b)) })
+	b.Run("SQLite", func(b *testing.B) { benchPutJob(b, sqlitetest.New(b)) })
 }
 
 func benchPutJob(b *testing.B, database string) {
@@ -327,7 +328,7 @@ func benchPutJob(b *testing.B, database string) {
 func TestChangeWithoutEffectTakesNoLock(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func() string{
-		"SQLite": func() string { return newFile(t) }, "PostgreSQL": func() string { return pgtest.New(t) },
+		"SQLite": func() string { return sqlitetest.New(t) }, "PostgreSQL": func() string { return pgtest.New(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -369,7 +370,7 @@ func TestChangeWithoutEffectTakesNoLock(t *testing.T) {
 // without. On SQLite, reads have separate connections, which a test can close.
 func TestChangeWorksWithoutItsSnapshot(t *testing.T) {
 	t.Parallel()
-	s := ownClaims(t, newFile(t), 20)
+	s := ownClaims(t, sqlitetest.New(t), 20)
 	change := input.Change{Actor: "test"}
 	job, err := s.Job(t.Context(), "app", "job")
 	must(t, err)

@@ -16,12 +16,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // A program with another time zone database reschedules the triggers that depend on it, and records the moves.
 func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testRescheduleForZones(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testRescheduleForZones(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testRescheduleForZones(t, open(t, pgtest.New(t))) })
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // openSnapshot keeps removed rows in a database, as a dump does.
@@ -209,7 +210,7 @@ func TestRetriesAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testRetryPlan(t, open(t, newFile(t)), "SEARCH r USING INDEX live_runs_retrying (next_attempt_at>? AND next_attempt_at<?)")
+		testRetryPlan(t, open(t, sqlitetest.New(t)), "SEARCH r USING INDEX live_runs_retrying (next_attempt_at>? AND next_attempt_at<?)")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()

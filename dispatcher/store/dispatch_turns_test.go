@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // crowdSize is how many runs of one app are due in the tests of turns.
@@ -56,7 +57,7 @@ func TestBacklogOfOneAppDelaysNoOtherApp(t *testing.T) {
 		for _, retries := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s retries %t", database, retries), func(t *testing.T) {
 				t.Parallel()
-				file := newFile(t)
+				file := sqlitetest.New(t)
 				if database == "PostgreSQL" {
 					file = pgtest.New(t)
 				}
@@ -109,7 +110,7 @@ func TestSearchInTurnsReadsOnlyRunsThatItFinds(t *testing.T) {
 // SQLite uses an index to find the apps and then the runs of each.
 func TestSearchInTurnsHasAnIndexOnSQLite(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFile(t))
+	s := open(t, sqlitetest.New(t))
 	for _, retries := range []bool{false, true} {
 		plan, err := store.ExplainTurns(t.Context(), s, retries)
 		must(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // In these tests node 1 claims, and other nodes take its claims.
@@ -114,7 +115,7 @@ func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func(
 // On SQLite no new connection makes a node forget its records.
 func TestLastRecordDeletesItsClaim(t *testing.T) {
 	t.Parallel()
-	s := ownClaims(t, newFile(t), 2)
+	s := ownClaims(t, sqlitetest.New(t), 2)
 	held := claimDue(t, s, claimer, 3)
 	for n, want := range []int64{1, 0} {
 		must(t, s.Record(t.Context(), succeeded(claimer, held[n])))
@@ -266,7 +267,7 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 func TestPurgeKeepsRecordsThatClaimsNeed(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(*testing.T) string{
-		"PostgreSQL": func(t *testing.T) string { return pgtest.New(t) }, "SQLite": func(t *testing.T) string { return newFile(t) },
+		"PostgreSQL": func(t *testing.T) string { return pgtest.New(t) }, "SQLite": func(t *testing.T) string { return sqlitetest.New(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

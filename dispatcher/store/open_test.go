@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 func TestOpenNamesTheProblemWithoutThePassword(t *testing.T) {
@@ -60,7 +61,7 @@ func openOnly(ctx context.Context, database string) error {
 
 func TestSQLiteRefusesASecondProcess(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	s := open(t, database)
 	want := fmt.Sprintf("%s.lock is locked: another process (pid %d)", strings.TrimPrefix(database, "sqlite:"), os.Getpid())
 	for what, err := range map[string]error{"open": openOnly(t.Context(), database), "migrate": store.Migrate(t.Context(), database)} {
@@ -74,7 +75,7 @@ func TestSQLiteRefusesASecondProcess(t *testing.T) {
 
 func TestSchemaVersions(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSchemaVersions(t, newFile(t)) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSchemaVersions(t, sqlitetest.New(t)) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSchemaVersions(t, pgtest.New(t)) })
 }
 
@@ -133,7 +134,8 @@ func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testDuePlan(t, open(t, newFile(t)), "SEARCH t USING INDEX trigger_clock_due", "TEMP B-TREE", "SCAN t USING INDEX trigger_clock_delayed")
+		testDuePlan(t, open(t, sqlitetest.New(t)), "SEARCH t USING INDEX trigger_clock_due", "TEMP B-TREE",
+			"SCAN t USING INDEX trigger_clock_delayed")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
@@ -189,7 +191,7 @@ func testDuePlan(t *testing.T, s *store.Store, want, unwanted, wantEnded string)
 // history.
 func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
-	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "live_runs_node": pgtest.New(t)} {
+	for index, database := range map[string]string{"INDEX live_runs_node": sqlitetest.New(t), "live_runs_node": pgtest.New(t)} {
 		look, failLost, err := store.ExplainAbandoned(t.Context(), open(t, database))
 		must(t, err)
 		for _, plan := range []string{look, failLost} {
@@ -227,7 +229,7 @@ func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			database := newFile(t)
+			database := sqlitetest.New(t)
 			file := strings.TrimPrefix(database, "sqlite:")
 			s := open(t, database)
 			insertRuns(t, s, declareApp(t, s, "app", days(10)), may1, 2000, false)
@@ -257,7 +259,7 @@ func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 // The file contains headers, payloads and responses, so other users of the machine must not read it.
 func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	s := openAs(t, database, store.Options{})
 	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", AppSpec: access.AppSpec{Enabled: true}}, input.Change{}); err != nil {
 		t.Fatal(err)
@@ -279,7 +281,7 @@ func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 
 func TestExposedFilesAreListed(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	openAs(t, database, store.Options{})
 	file := strings.TrimPrefix(database, "sqlite:")
 	for name, mode := range map[string]os.FileMode{file: 0o640, file + "-wal": 0o604, file + "-shm": 0o600} {

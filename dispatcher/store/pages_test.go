@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-dev/carillon/test/crowd"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // mostQueries are the maximum queries of pages on both databases, for any user and any amount of data. The runs of an
@@ -247,7 +248,7 @@ func TestPagesOnPostgreSQL(t *testing.T) {
 func TestPagesOnSQLite(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
-	testPages(t, newFile)
+	testPages(t, sqlitetest.New)
 }
 
 func testPages(t *testing.T, database func(testing.TB) string) {

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // partitionsOf names the partitions of a range of days.
@@ -234,7 +235,7 @@ func TestPurgeGivesUpInsteadOfWaiting(t *testing.T) {
 // Only one node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
 func TestOneNodePurgesAtATime(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, pgtest.New(t))) })
 }
 

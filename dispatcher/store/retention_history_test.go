@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // may1 is a day long before any partition that a migration makes.
@@ -73,7 +74,7 @@ func count(t *testing.T, s *store.Store, query string) int64 {
 // A step of a call does a limited amount; the next call continues.
 func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, pgtest.New(t))) })
 }
 
@@ -100,7 +101,7 @@ func testPurgeIsBounded(t *testing.T, s *store.Store) {
 // The jobs of an app that keeps less than others are cleaned up one after the other, and none is skipped.
 func TestPurgeGoesThroughAllJobs(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, pgtest.New(t))) })
 }
 
@@ -137,7 +138,7 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 // The audit log outlives the ledger; old definitions are then removed, too.
 func TestPurgeRemovesOldDefinitionsAndAuditLog(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, pgtest.New(t))) })
 }
 
@@ -227,7 +228,7 @@ func TestAuditLogHasItsOwnRetention(t *testing.T) {
 func TestSweepOfManyJobsContinuesInTheNextCall(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, pgtest.New(t))) })
 }
 
@@ -281,7 +282,7 @@ func testSweepGoesOn(t *testing.T, s *store.Store) {
 // A sweep that began with a shorter retention removes no history that is now kept.
 func TestSweepFollowsALongerRetention(t *testing.T) {
 	t.Parallel()
-	s := open(t, newFile(t))
+	s := open(t, sqlitetest.New(t))
 	declareApp(t, s, "long", days(3650))
 	job := declareApp(t, s, "short", days(1))
 	copiedJobs(t, s, job, manyJobs)

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // putTriggers declares a job of some triggers t0, t1 and so on.
@@ -39,7 +40,7 @@ func putTriggers(t *testing.T, s *store.Store, app, name string, triggers int, n
 // Triggers removed from a living job are deleted once the history no longer names them.
 func TestPurgeRemovesTriggersOfLivingJobs(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesTriggers(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesTriggers(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeRemovesTriggers(t, open(t, pgtest.New(t))) })
 }
 
@@ -93,7 +94,7 @@ func testPurgeRemovesTriggers(t *testing.T, s *store.Store) {
 func TestPurgeOfDeletedJobsReadsNoOtherTriggers(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeOfDeletedJobs(t, open(t, newFile(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeOfDeletedJobs(t, open(t, sqlitetest.New(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, pgtest.New(t))
@@ -161,7 +162,7 @@ func TestPurgeContinuesAfterAFailedStep(t *testing.T) {
 // Any number of nodes together roll up the states of all jobs, whichever of them starts or stops in between.
 func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]string{"SQLite": newFile(t), "PostgreSQL": pgtest.New(t)} {
+	for name, database := range map[string]string{"SQLite": sqlitetest.New(t), "PostgreSQL": pgtest.New(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, database)
@@ -191,7 +192,7 @@ func TestStatesAreRolledUpByManyNodesTogether(t *testing.T) {
 // An app that used every feature leaves no rows once it is deleted and its history has expired.
 func TestDeletedAppLeavesNoRows(t *testing.T) {
 	t.Parallel()
-	database := newFile(t)
+	database := sqlitetest.New(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}
 	ctx, node := t.Context(), run.NodeID(7)
 	_, _, err := m.old.PutApp(ctx, access.App{Name: "app",

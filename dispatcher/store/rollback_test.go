@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 const firstNode, secondNode run.NodeID = 0x77, 0x78
@@ -432,7 +433,7 @@ func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			database := newFile(t)
+			database := sqlitetest.New(t)
 			file := strings.TrimPrefix(database, "sqlite:")
 			s, _ := registered(t, database)
 			must(t, s.Close())

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // Lists of an app by a walk through all apps show the same as lists that search job by job, wherever the walk ends.
@@ -27,7 +28,7 @@ func TestWalkedListsEqualSearchedLists(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testWalks(t, open(t, newFile(t)))
+		testWalks(t, open(t, sqlitetest.New(t)))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
@@ -312,7 +313,7 @@ func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testRunsOfAppPlan(t, open(t, newFile(t)), "USING INDEX runs_job (job_id=? AND scheduled_at>? AND scheduled_at<?)",
+		testRunsOfAppPlan(t, open(t, sqlitetest.New(t)), "USING INDEX runs_job (job_id=? AND scheduled_at>? AND scheduled_at<?)",
 			"SEARCH runs USING PRIMARY KEY")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // waitLimit is how long a test waits for an expected event on a busy machine. It ends as soon as the event happens.
@@ -21,7 +21,7 @@ const waitLimit = 5 * time.Minute
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) *store.Store {
-		return open(t, newFile(t))
+		return open(t, sqlitetest.New(t))
 	})
 }
 
@@ -30,16 +30,6 @@ func TestPostgreSQL(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) *store.Store {
 		return open(t, pgtest.New(t))
 	})
-}
-
-// newFile returns a migrated SQLite database.
-func newFile(t testing.TB) string {
-	t.Helper()
-	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
-	return database
 }
 
 func open(t testing.TB, database string) *store.Store {

@@ -27,12 +27,13 @@ func tracked(t *testing.T) []string {
 
 // withoutSteps are folders whose code concerns no step except lint and test, with the reason.
 var withoutSteps = map[string]string{
-	"test/badinput": "a table that tests of other packages read",
-	"test/markup":   "judges pages in the tests of the console",
-	"test/need":     "has no behaviour but skipping",
-	"tools/check":   "its own tests are in make test",
-	"tools/rooms":   "its own tests are in make test; make lint runs it",
-	"tools/zones":   "its own tests are in make test; the weekly workflow runs it",
+	"test/badinput":   "a table that tests of other packages read",
+	"test/markup":     "judges pages in the tests of the console",
+	"test/need":       "has no behaviour but skipping",
+	"test/sqlitetest": "makes the databases of tests that make test has",
+	"tools/check":     "its own tests are in make test",
+	"tools/rooms":     "its own tests are in make test; make lint runs it",
+	"tools/zones":     "its own tests are in make test; the weekly workflow runs it",
 }
 
 func TestEveryFolderWithCodeHasToDoWithAStep(t *testing.T) {

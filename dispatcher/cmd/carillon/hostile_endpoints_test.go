@@ -31,6 +31,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // names is a name server. A name with several addresses returns one after the other, and then the
@@ -114,10 +115,7 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 		os.WriteFile(filepath.Join(dir, "shop", "token"), []byte(guardedSecret), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	database := "sqlite:" + filepath.Join(dir, "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
+	database := sqlitetest.At(t, filepath.Join(dir, "carillon.db"))
 	s := must[*store.Store](t)(store.Open(t.Context(), database, store.Options{}))
 	t.Cleanup(func() { _ = s.Close() })
 	silent := slog.New(slog.DiscardHandler)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/test/sqlitetest"
 )
 
 // newNode returns the chores of a node in a state, over a store.
@@ -39,11 +39,7 @@ type allStores interface {
 // openStore returns a store with an app and, in it, some jobs that are due in less than a quarter of an hour from now.
 func openStore(t *testing.T, now time.Time, jobs ...string) *store.Store {
 	t.Helper()
-	url := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(t.Context(), url, store.Options{Logger: slog.New(slog.DiscardHandler)})
+	s, err := store.Open(t.Context(), sqlitetest.New(t), store.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
