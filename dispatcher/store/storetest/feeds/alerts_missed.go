@@ -196,19 +196,41 @@ func testAlertMissedLater(_ *testing.T, f *wing) {
 	f.Expect("what holds", f.firing(), "sync missed")
 }
 
+// pause is what holds the fires of the job "sync" of an app for some minutes.
+type pause struct {
+	trigger  string // of a pause of the job or a trigger
+	app      bool
+	labels   input.Labels
+	off      *access.AppSpec // the app is switched to it, and no pause
+	from, to int             // minutes after T0
+	id       string          // of the pause of the app
+}
+
+// hold begins or ends p.
+func (f *wing) hold(p *pause, app string, begins bool, at input.Change) {
+	f.Helper()
+	switch {
+	case p.off != nil && begins:
+		f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: *p.off}, fixture.Operator(at.Now)))
+	case p.off != nil:
+		on := access.AppSpec{Enabled: true, Bounds: &target.Bounds{}}
+		f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: on}, fixture.Operator(at.Now)))
+	case p.app && begins:
+		stored, err := f.PauseApp(f.Context(), app, dispatcher.AppPauseRequest{Labels: p.labels}, at)
+		f.Must(err)
+		p.id = stored.ID
+	case p.app:
+		f.Must(f.EndAppPause(f.Context(), app, p.id, at))
+	default:
+		f.Must(f.PauseJob(f.Context(), app, "sync", p.trigger, begins, at))
+	}
+}
+
 // testAlertMissedByPause: operators who hold fires know that they do not run. They are told of fires that were missed
 // before the pause, or too long after it.
 func testAlertMissedByPause(_ *testing.T, f *wing) {
-	type pause = struct {
-		trigger  string // of a pause of the job or a trigger
-		app      bool
-		labels   input.Labels
-		off      *access.AppSpec // the app is switched to it, and no pause
-		from, to int             // minutes after T0
-	}
 	ofJob, held := pause{from: 0, to: 10}, input.Labels{"team": "x"}
-	on, disabled := access.AppSpec{Enabled: true, Bounds: &target.Bounds{}}, &access.AppSpec{}
-	suspended := &access.AppSpec{Enabled: true, Bounds: &target.Bounds{Suspended: true}}
+	disabled, suspended := &access.AppSpec{}, &access.AppSpec{Enabled: true, Bounds: &target.Bounds{Suspended: true}}
 	for name, tt := range map[string]struct {
 		pauses []pause
 		edited int
@@ -245,28 +267,14 @@ func testAlertMissedByPause(_ *testing.T, f *wing) {
 		a := fixture.Pager("night")
 		a.App, a.AlertConditionsOf = app, alert.AlertConditionsOf{Missed: true}
 		f.Must(f.PutAlert(f.Context(), a, fixture.At(fixture.T0)))
-		ids := make([]string, len(tt.pauses))
 		for minute := range 15 {
 			at := fixture.At(fixture.Minutes(minute))
-			for i, p := range tt.pauses {
-				switch {
-				case p.off != nil && p.from == minute:
-					f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: *p.off}, fixture.Operator(at.Now)))
-				case p.off != nil && p.to == minute:
-					f.Must(f.PutApp(f.Context(), access.App{Name: app, AppSpec: on}, fixture.Operator(at.Now)))
-				case p.off != nil:
-				case p.app && p.from == minute:
-					stored, err := f.PauseApp(f.Context(), app, dispatcher.AppPauseRequest{Labels: p.labels}, at)
-					f.Must(err)
-					ids[i] = stored.ID
-				case !p.app && p.from == minute:
-					f.Must(f.PauseJob(f.Context(), app, "sync", p.trigger, true, at))
+			for i := range tt.pauses {
+				if p := &tt.pauses[i]; p.from == minute {
+					f.hold(p, app, true, at)
 				}
-				switch {
-				case p.app && p.to == minute:
-					f.Must(f.EndAppPause(f.Context(), app, ids[i], at))
-				case !p.app && p.off == nil && p.to == minute:
-					f.Must(f.PauseJob(f.Context(), app, "sync", p.trigger, false, at))
+				if p := &tt.pauses[i]; p.to == minute {
+					f.hold(p, app, false, at)
 				}
 			}
 			if tt.edited == minute && minute > 0 {
