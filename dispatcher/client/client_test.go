@@ -197,6 +197,29 @@ func testLedger(t *testing.T, c *client.Client) {
 	}
 }
 
+// The API answers a whole second with the fire within it.
+func TestExplainFindsTheFireWithinASecond(t *testing.T) {
+	t.Parallel()
+	_, server, token := newServer(t)
+	c, ctx := newClient(t, server.URL+"/", token, nil), t.Context()
+	if _, err := c.PutApp(ctx, access.App{Name: "crm", AppSpec: access.AppSpec{Enabled: true}}, client.Condition{Absent: true}); err != nil {
+		t.Fatal(err)
+	}
+	job := declared()
+	job.Triggers = map[string]dispatcher.Trigger{
+		"often": {TriggerSpec: dispatcher.TriggerSpec{Schedule: dispatcher.Schedule{Expression: "rate(1500ms)"}, Enabled: true}}}
+	stored, err := c.PutJob(ctx, job, client.Condition{Absent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fire := range time.Duration(2) { // one of them, at least, has milliseconds
+		at := stored.Triggers["often"].NextFireTime.Add(fire * 1500 * time.Millisecond)
+		if got, err := c.Explain(ctx, "crm", "sync", "often", at.Truncate(time.Second)); err != nil || !got.At.Equal(at) {
+			t.Errorf("Explain of the second of %s = %+v, %v, want that fire", at, got, err)
+		}
+	}
+}
+
 func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	t.Helper()
 	ctx := t.Context()

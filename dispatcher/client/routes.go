@@ -299,8 +299,8 @@ func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[
 // Explain reports the outcome of one scheduled time of a trigger, and why.
 func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (verify.Explanation, error) {
 	query := "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))
-	requested := func(e verify.Explanation) bool {
-		return e.App == app && e.Job == job && e.Trigger == trigger && e.At.Equal(at.Truncate(time.Millisecond))
+	requested := func(e verify.Explanation) bool { // a whole second stands for the fire within it
+		return e.App == app && e.Job == job && e.Trigger == trigger && e.At.Truncate(time.Second).Equal(at.Truncate(time.Second))
 	}
 	return get(ctx, c, path("apps", app, "jobs", job, "triggers", trigger, "explain")+query, requested)
 }

@@ -152,7 +152,7 @@ func periodOf(text string, now time.Time, zone string) (from, until time.Time, m
 			"or -2h", input.Echo(text))
 	}
 	year, month, date := from.Date()
-	from = time.Date(year, month, date, at.Hour(), at.Minute(), at.Second(), 0, location)
+	from = time.Date(year, month, date, at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), location)
 	if clock == "" {
 		return from, time.Date(year, month, date+1, 0, 0, 0, 0, location), 24, nil
 	}

@@ -11,6 +11,9 @@ func TestTimesOfCommandsAreThoseOfTheTriggersClock(t *testing.T) {
 	day := func(date int, clock string) string {
 		return time.Date(2026, 3, date, 0, 0, 0, 0, time.UTC).Format("2006-01-02T") + clock
 	}
+	if from, _, _, err := periodOf("06:00:05.587", now, "Europe/Berlin"); err != nil || from.UTC().Format("15:04:05.000") != "04:00:05.587" {
+		t.Errorf("06:00:05.587: from %s, error %v, want its milliseconds", from, err)
+	}
 	for text, want := range map[string][2]string{ // from and until, in UTC
 		"2026-03-28T06:00:00+01:00": {day(28, "05:00:00"), day(28, "05:00:00")},
 		"06:00":                     {day(29, "04:00:00"), day(29, "04:00:00")},
