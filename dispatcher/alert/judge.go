@@ -337,7 +337,7 @@ func (t Track) lookForLate(most time.Duration, facts Facts, now time.Time) (Trac
 		late = facts.Late.String()
 	}
 	if t.Firing {
-		t.Run = late
+		t.Run, t.Error = late, facts.Late.Why
 		return t, nil
 	}
 	return t, &Observation{Met: 1, At: facts.Late.Since.Add(most), Trigger: facts.Unclaimed, Run: late,
@@ -352,7 +352,7 @@ func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (T
 	case took <= most:
 		t.LookAt = since.Add(most + time.Millisecond)
 	case t.Firing:
-		t.LookAt = now.Add(lookSoon)
+		t.LookAt, t.Run, t.Error = now.Add(lookSoon), facts.Oldest.String(), facts.overrun(took, most)
 		return t, nil
 	default:
 		t.LookAt = now.Add(lookSoon)
@@ -387,7 +387,9 @@ func (t Track) lookForBurn(burn *dispatcher.ObjectiveBurn, now time.Time) (Track
 	switch {
 	case burn.Burns && !t.Firing:
 		return t, &Observation{Met: 1, At: burn.To, Error: burn.Why}
-	case t.Firing && !burn.Burns && !burn.Unsure:
+	case burn.Burns:
+		t.Error = burn.Why
+	case t.Firing && !burn.Unsure:
 		return t, &Observation{At: burn.To}
 	}
 	return t, nil
@@ -400,9 +402,11 @@ func (t Track) lookForBlocker(facts Facts, now time.Time) (Track, *Observation) 
 	case blocked && !t.Firing:
 		return t, &Observation{Met: 1, At: facts.Blocked.Since, Run: facts.Blocked.String(), ScheduledAt: facts.Blocked.ScheduledAt,
 			LateBy: now.Sub(facts.Blocked.Since), Error: facts.Blocked.Why}
-	case !blocked && t.Firing:
+	case blocked:
+		t.Run, t.Error = facts.Blocked.String(), facts.Blocked.Why
+	case t.Firing:
 		return t, &Observation{At: now, Run: t.Run}
-	case !blocked && !t.KeptBack():
+	case !t.KeptBack():
 		t.LookAt = time.Time{}
 	}
 	return t, nil

@@ -247,7 +247,7 @@ func (t Track) keeps(rule Rule, transition target.AlertTransition) Kept {
 		return KeptRecovery
 	case rule.Muted:
 		return KeptMuted
-	case transition == target.AlertFiring && rule.Failing:
+	case rule.Failing && (transition == target.AlertFiring || transition == target.AlertAcknowledged && !t.Open):
 		return KeptFailing
 	case transition == target.AlertFiring && t.releasedAt(rule).After(t.ChangedAt):
 		return KeptTooSoon

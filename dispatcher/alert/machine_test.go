@@ -1,12 +1,15 @@
 package alert
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -80,7 +83,9 @@ func TestTransitionsOfAlerts(t *testing.T) {
 		"a condition that a failure explains is notified only if it outlasts the failure": {one, []alertStep{
 			{do: "fail", failing: true, want: []string{"[firing failing]"}}, {do: "check", failing: true},
 			{do: "succeed", failing: true, want: []string{"[resolved not_told]"}},
-			{do: "fail", failing: true, want: []string{"[firing failing]"}}, {do: "check", want: []string{"firing"}},
+			{do: "fail", failing: true, want: []string{"[firing failing]"}},
+			{do: "ack", failing: true, want: []string{"[acknowledged failing]"}}, {do: "check", want: []string{"firing"}},
+			{do: "ack", failing: true, want: []string{"acknowledged"}},
 			{do: "succeed", failing: true, want: []string{"resolved"}},
 		}},
 	} {
@@ -119,6 +124,32 @@ func TestTransitionsOfAlerts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFiringConditionNamesTheRunOfNow: anyone who reads a condition that holds cancels or releases the run that it names.
+func TestFiringConditionNamesTheRunOfNow(t *testing.T) {
+	t.Parallel()
+	most := input.Duration(10 * time.Second)
+	alert := Alert{Spec: Spec{AlertConditionsOf: AlertConditionsOf{LateAfter: most, OverrunAfter: most, Blocked: true}}}
+	at := func(trigger int64, since time.Time) Facts {
+		one := Case{Key: run.Key{TriggerID: trigger, ScheduledAt: since}, Since: since, Why: fmt.Sprint("because of ", trigger)}
+		return Facts{Late: one, Oldest: one, Blocked: one, Accepted: trigger == 2}
+	}
+	for _, condition := range []target.AlertCondition{target.AlertLate, target.AlertOverrun, target.AlertBlocked} {
+		track := Track{Condition: condition, LookAt: alertStart}
+		var runs, texts []string
+		for trigger, since := range []time.Time{alertStart, alertStart, alertStart.Add(time.Minute)} {
+			now := alertStart.Add(time.Duration(2+2*trigger) * time.Minute)
+			track, _ = track.Look(alert, Rule{After: 1}, at(int64(trigger), since), now)
+			runs, texts = append(runs, track.Run), append(texts, track.Error)
+			if want := at(int64(trigger), since).Late.String(); !track.Firing || track.Run != want {
+				t.Errorf("%s at %s: firing %t because of %s, want %s", condition, now, track.Firing, track.Run, want)
+			}
+		}
+		if texts[1] == texts[2] || runs[1] == runs[2] {
+			t.Errorf("%s says %q of runs %q, want what is true of the last", condition, texts, runs)
+		}
 	}
 }
 
