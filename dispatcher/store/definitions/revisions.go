@@ -179,10 +179,11 @@ func (s *Store) AppHoldsIn(ctx context.Context, q db.Querier, since time.Time, a
 	// $1 since, $2 limit of each subject, from $3 on: the subjects. The first switches count, and the latest outages.
 	entries := s.db.Rows(0, 3, "", db.NameColumns...) + `, f AS (
 			SELECT b.name, coalesce((SELECT max(o.at) FROM audit_log AS o
-				WHERE o.subject = b.name AND o.action IN ('enable', 'disable') AND o.at <= $1), $1) AS since FROM b)
-		SELECT h.at, h.action = 'enable', h.app, h.actor, coalesce(h.after, '') FROM (
+				WHERE o.subject = b.name AND o.action IN (` + dispatch.SwitchActions + `) AND o.at <= $1), $1) AS since FROM b)
+		SELECT h.at, h.action <> 'disable', h.app, h.actor, coalesce(h.after, '') FROM (
 			SELECT l.*, row_number() OVER (PARTITION BY l.subject ORDER BY CASE l.app WHEN '' THEN -l.at ELSE l.at END) AS nth
-			FROM f JOIN audit_log AS l ON l.subject = f.name AND l.at >= f.since WHERE l.action IN ('enable', 'disable', 'reconnect')) AS h
+			FROM f JOIN audit_log AS l ON l.subject = f.name AND l.at >= f.since
+			WHERE l.action IN ('reconnect', ` + dispatch.SwitchActions + `)) AS h
 		WHERE h.nth <= $2 ORDER BY h.subject, h.nth`
 	var outages []dispatcher.Outage
 	err = db.EachRow(ctx, q, func(row db.Scanner) error {

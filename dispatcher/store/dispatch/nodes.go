@@ -118,6 +118,9 @@ func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	return s.noteServed(ctx)
 }
 
+// SwitchActions are the actions of the audit log that switch an app. Its deletion ends the time in which it was disabled.
+const SwitchActions = `'enable', 'disable', 'delete'`
+
 // OutageSubject is the subject of the entries of RecordOutage in the audit log.
 const OutageSubject = "database"
 

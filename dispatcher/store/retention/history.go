@@ -166,7 +166,7 @@ var (
 	// Switches older than all history, except the latest of each app, which is its current state.
 	pastSwitches = expiring{table: "audit_log", key: "at, id", app: appOfEntry, where: `a.at < $1
 		AND ` + switches + ` AND EXISTS (SELECT 1 FROM audit_log AS b
-			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable'))`,
+			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN (` + dispatch.SwitchActions + `))`,
 		order: ` ORDER BY a.at, a.id`}
 
 	// Sessions that were idle for too long, or have ended.
@@ -174,9 +174,9 @@ var (
 		strconv.FormatInt(access.SessionIdle.Milliseconds(), 10) + `)`}
 )
 
-// switches are the entries a that enable or disable an app, and appOfEntry is the app of an entry a.
+// switches are the entries a that enable, disable or delete an app, and appOfEntry is the app of an entry a.
 const (
-	switches   = `a.action IN ('enable', 'disable') AND a.subject = 'app ' || a.app`
+	switches   = `a.action IN (` + dispatch.SwitchActions + `) AND a.subject = 'app ' || a.app`
 	appOfEntry = `coalesce((SELECT o.id FROM apps AS o WHERE o.name = a.app), 0)`
 )
 

@@ -365,8 +365,13 @@ func testHoldsOfApps(t *testing.T, f *wing) {
 			f.Must(f.PutApp(t.Context(), access.App{Name: app, AppSpec: access.AppSpec{Enabled: enabled}}, minute(from+i)))
 		}
 	}
+	// One was deleted while it was disabled, which holds no fire of the next one of its name.
+	f.DeclareApp("again")
+	f.Must(f.PutApp(t.Context(), access.App{Name: "again"}, minute(1)))
+	f.Must(f.DeleteApp(t.Context(), "again", minute(2)))
+	f.Must(f.PutApp(t.Context(), access.App{Name: "again", AppSpec: access.AppSpec{Enabled: true}}, minute(3)))
 	f.Must(f.RecordOutage(t.Context(), dispatcher.Outage{Node: fixture.NodeA, From: minute(5).Now, To: minute(6).Now}))
-	holds, err := f.AppHolds(t.Context(), minute(3).Now, []string{"bakery", "deleted", "shop"})
+	holds, err := f.AppHolds(t.Context(), minute(3).Now, []string{"again", "bakery", "deleted", "shop"})
 	f.Must(err)
 	got := map[string]string{}
 	for app, of := range holds {
@@ -381,6 +386,7 @@ func testHoldsOfApps(t *testing.T, f *wing) {
 		}
 	}
 	fixture.WantDiff(t, "holds", map[string]string{
+		"again":   "enabled true at 2m0s; outage until 6m0s",
 		"bakery":  "paused: bakery; enabled false at 4m0s; enabled true at 5m0s; outage until 6m0s",
 		"deleted": "outage until 6m0s",
 		"shop":    "enabled true at 2m0s; outage until 6m0s",
