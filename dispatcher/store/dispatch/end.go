@@ -366,5 +366,5 @@ func chooseCompleted(f db.Flavor) string {
 
 const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
-	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, c.of_state, '', ''
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, ` + begunAt + `, c.of_end, 0, c.of_state, '', ''
 	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`

@@ -71,10 +71,13 @@ func chooseCancelled(f db.Flavor) string {
 	FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
+// begunAt is when an attempt began whose node has not recorded that: as claimed, but a fire is claimed ahead of its time.
+const begunAt = `coalesce(c.of_started, CASE WHEN c.of_claimed > c.of_at THEN c.of_claimed ELSE c.of_at END)`
+
 // The row of a cancelled attempt can take a late result.
 const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
-	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, 'cancelled',
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, ` + begunAt + `, c.of_end, 0, 'cancelled',
 	'cancelled', c.of_error
 	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
 

@@ -22,16 +22,31 @@ import (
 // claimTests test won fires.
 func claimTests() tests {
 	return tests{
-		"a fire without its job is quarantined":               testAdvanceWithoutJob,
-		"a claim advances the trigger and inserts its run":    testClaim,
-		"concurrent claims win a fire once":                   testClaimRace,
-		"an outdated claim wins no run":                       testLostClaims,
-		"a claim is never early by the database's clock":      testClaimByDatabaseTime,
-		"claims agree with a model":                           testClaimModel,
-		"a claim uses one time throughout":                    testClaimAsTimePasses,
-		"a settlement uses one time throughout":               testSettleAsTimePasses,
-		"a node finds the runs that it holds":                 testHeld,
-		"a settlement records misfires and inserts catch-ups": testSettle,
+		"a fire without its job is quarantined":                 testAdvanceWithoutJob,
+		"a claim advances the trigger and inserts its run":      testClaim,
+		"concurrent claims win a fire once":                     testClaimRace,
+		"an outdated claim wins no run":                         testLostClaims,
+		"a claim is never early by the database's clock":        testClaimByDatabaseTime,
+		"claims agree with a model":                             testClaimModel,
+		"a claim uses one time throughout":                      testClaimAsTimePasses,
+		"a settlement uses one time throughout":                 testSettleAsTimePasses,
+		"a node finds the runs that it holds":                   testHeld,
+		"a settlement records misfires and inserts catch-ups":   testSettle,
+		"a cancelled attempt began at its time at the earliest": testCancelledAhead,
+	}
+}
+
+// testCancelledAhead: a fire is claimed ahead, and its node has not recorded when the attempt began.
+func testCancelledAhead(t *testing.T, f *wing) {
+	f.PutEvery("ahead", time.Minute)
+	next := f.NextAdvance()
+	won, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Advances: []dispatcher.Advance{next},
+		Now: next.Next.Add(-50 * time.Millisecond), Lead: 100 * time.Millisecond})
+	f.Must(won, err)
+	f.Must(f.CancelRun(t.Context(), won[0].String(), fixture.At(next.Next.Add(time.Second))))
+	attempts := f.RunOf(won[0].Key).Attempts
+	if len(attempts) != 1 || !attempts[0].StartedAt.Equal(next.Next) {
+		t.Errorf("attempts = %+v, want one that began at %s", attempts, next.Next)
 	}
 }
 

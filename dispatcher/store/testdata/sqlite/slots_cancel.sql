@@ -28,8 +28,9 @@ c AS (
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
     http_status, state, class, error)
-SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed),
-    c.of_end, 0, 'cancelled', 'cancelled', c.of_error
+SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, CASE
+    WHEN c.of_claimed > c.of_at THEN c.of_claimed ELSE c.of_at END), c.of_end, 0, 'cancelled',
+    'cancelled', c.of_error
 FROM c
 WHERE c.attempted = 1
 ON CONFLICT DO NOTHING
