@@ -373,15 +373,11 @@ func patternOfARNs(example string) func(string) string {
 // wrongHostPattern explains what is wrong with a host, or with *. and the end of one.
 func wrongHostPattern(pattern string) string {
 	host := strings.TrimPrefix(pattern, "*.")
-	if host == "" || strings.ContainsAny(host, "*?/: ") && !isAddress(host) || host != strings.ToLower(host) || !ascii(host) {
+	_, noAddress := netip.ParseAddr(strings.Trim(host, "[]"))
+	if host == "" || strings.ContainsAny(host, "*?/: ") && noAddress != nil || host != strings.ToLower(host) || !ascii(host) {
 		return "is neither a host in lower case, without port, nor *. and a domain, such as *.example.com"
 	}
 	return ""
-}
-
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil
 }
 
 // ImportCounts are the amounts of quotas that an import would use.

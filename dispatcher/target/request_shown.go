@@ -75,7 +75,8 @@ func HideAddresses(text string, own netip.Addr) (shown string, hidden []string) 
 		parts := addressLike.FindStringSubmatch(match)
 		found := strings.TrimRight(parts[1], ":.")
 		addr, ok := addressIn(found)
-		if !ok || own.IsValid() && addr.Unmap() == own.Unmap() || isNetwork(found+parts[2]) {
+		network, noNetwork := netip.ParsePrefix(found + parts[2])
+		if !ok || own.IsValid() && addr.Unmap() == own.Unmap() || noNetwork == nil && network == network.Masked() { // without host bits
 			return match
 		}
 		hidden = append(hidden, found)
@@ -91,10 +92,4 @@ func addressIn(text string) (netip.Addr, bool) {
 	}
 	addr, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	return addr, err == nil
-}
-
-// isNetwork reports whether a text is a network in CIDR notation, without host bits.
-func isNetwork(text string) bool {
-	network, err := netip.ParsePrefix(text)
-	return err == nil && network == network.Masked()
 }
