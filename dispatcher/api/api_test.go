@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,9 @@ func (w *world) do(method, target, body string, headers ...string) reply {
 	return got
 }
 
+// finerTime is a time of a response that is finer than a millisecond.
+var finerTime = regexp.MustCompile(`"[a-z_]+":"[0-9T:-]{19}\.[0-9]{4,}(Z|[+-][0-9:]{5})"`)
+
 func (w *world) once(method, target, body string, headers ...string) reply {
 	w.t.Helper()
 	r := httptest.NewRequestWithContext(w.t.Context(), method, target, strings.NewReader(body))
@@ -125,6 +129,9 @@ func (w *world) once(method, target, body string, headers ...string) reply {
 	}
 	recorder := httptest.NewRecorder()
 	w.api.ServeHTTP(recorder, r)
+	if fine := finerTime.FindString(recorder.Body.String()); fine != "" {
+		w.t.Errorf("%s %s responds with %s, want times to the millisecond", method, target, fine)
+	}
 	return reply{recorder, w.t, fmt.Sprintf("%s %.80s %.200s %q", method, target, body, headers)}
 }
 

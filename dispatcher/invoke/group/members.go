@@ -39,7 +39,7 @@ func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 			if !ok {
 				continue
 			}
-			e.RegisteredAt = k.since[record]
+			e.RegisteredAt = k.since[record].Truncate(time.Millisecond)
 			all = append(all, j.service(e, record, k.targets[record.Host]))
 		}
 		return all
@@ -51,7 +51,7 @@ func (k knownName) endpoints(d target.DNSMembers, j judge) []namedEndpoint {
 			continue // impossible: it was made of an address
 		}
 		e := d.AddressEndpoint(addr)
-		e.RegisteredAt = k.since[record]
+		e.RegisteredAt = k.since[record].Truncate(time.Millisecond)
 		all = append(all, j.address(e, addr, uint16(d.Port))) //nolint:gosec // a port was checked
 	}
 	return all
@@ -129,10 +129,10 @@ func (g *Groups) GroupStatus(
 		one := target.DNSStatus{Hostname: d.Hostname, Type: d.Type, Error: known.err}
 		one.Members, one.Refused, one.RefusedBecause = counted(known.endpoints(d, j))
 		if !known.resolvedAt.IsZero() {
-			one.ResolvedAt = new(known.resolvedAt.UTC())
+			one.ResolvedAt = new(known.resolvedAt.UTC().Truncate(time.Millisecond))
 		}
 		if !known.askAt.IsZero() {
-			one.ExpiresAt = new(known.askAt.UTC())
+			one.ExpiresAt = new(known.askAt.UTC().Truncate(time.Millisecond))
 		}
 		status.DNS[label] = one
 	}

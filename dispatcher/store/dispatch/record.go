@@ -199,6 +199,7 @@ func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) err
 	late := make([]string, len(records))
 	for i, r := range records {
 		r.Outcome.Response = nil // responses are kept with those of all attempts
+		r.Outcome.StartedAt, r.Outcome.EndedAt = db.Instant(r.Outcome.StartedAt.UnixMilli()), db.Instant(r.Outcome.EndedAt.UnixMilli())
 		outcome, err := json.Marshal(r.Outcome)
 		if err != nil {
 			return err

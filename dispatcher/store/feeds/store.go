@@ -52,9 +52,7 @@ func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenS
 	open, err := db.Collect(ctx, s.db.Read, func(row db.Scanner) (one dispatcher.OpenSteps, err error) {
 		var at int64
 		err = row.Scan(&one.ID, &at)
-		if at > 0 {
-			one.TryAt = db.Instant(at)
-		}
+		one.TryAt = db.Zeroable(orNothing(at))
 		return one, err
 	}, `SELECT id, try_at FROM `+table+` WHERE ended_at IS NULL AND `+dispatch.NoRollback+` ORDER BY tries, id`)
 	if err != nil {

@@ -364,7 +364,7 @@ const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) 
 func (s *Store) JobStatistics(ctx context.Context, app, job string, from, to time.Time) (found view.JobStatistics, err error) {
 	ctx, cancel := db.Bound(ctx, db.OtherTimeout)
 	defer cancel()
-	found = view.JobStatistics{From: from.UTC(), To: to.UTC(), Hours: []view.HourStatistics{}}
+	found = view.JobStatistics{From: db.Instant(from.UnixMilli()), To: db.Instant(to.UnixMilli()), Hours: []view.HourStatistics{}}
 	id, err := s.JobKey(ctx, app, job)
 	if err != nil {
 		return found, err
