@@ -160,7 +160,8 @@ func (r *request) auditQuery() (access.AuditQuery, error) {
 	values := r.URL.Query()
 	query := access.AuditQuery{
 		Actor: values.Get("actor"), Action: values.Get("action"), Subject: values.Get("subject"),
-		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAuditID),
+		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
+		Page: r.page(&problems, func(text string) bool { _, _, err := access.ParseAuditID(text); return err == nil }),
 	}
 	for _, name := range []string{"actor", "action", "subject"} {
 		if text := values.Get(name); len(text) > maxAuditWord || !printable(text) {
@@ -186,11 +187,6 @@ func (r *request) auditQuery() (access.AuditQuery, error) {
 	var err error
 	query.Apps, err = r.queriedApps(&problems)
 	return query, err
-}
-
-func isAuditID(text string) bool {
-	_, _, err := access.ParseAuditID(text)
-	return err == nil
 }
 
 func printable(text string) bool {
