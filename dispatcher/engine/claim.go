@@ -11,7 +11,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/run"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // claimPause is the longest rest of the claim loop.
@@ -120,14 +119,13 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	return len(taken)
 }
 
-// advances returns the claims of due fires. If a next fire cannot be found within bounds, its trigger is left out and
-// put into state error: a claim would end the trigger without a message.
+// advances returns the claims of due fires that are claimable. If a next fire cannot be found within bounds, its trigger is
+// left out and put into state error: a claim would end the trigger without a message.
 func (e *Engine) advances(due []*plan.Entry, now time.Time) (claimable []*plan.Entry, advances []dispatcher.Advance) {
 	advances = make([]dispatcher.Advance, 0, len(due))
 	claimable, broken := due, false
-	zones := schedule.CurrentZones()
 	for i, d := range due {
-		if d.Zones != zones { // the node has switched since; a poll parses the trigger again
+		if !d.Claimable(now) { // a poll reads the trigger again
 			if !broken {
 				claimable, broken = slices.Clone(due[:i]), true
 			}

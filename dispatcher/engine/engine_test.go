@@ -353,6 +353,41 @@ func TestLostFireWakesThePoll(t *testing.T) {
 	}
 }
 
+// countedClaims counts the fires that a node asks for.
+type countedClaims struct {
+	Store
+	asked int
+}
+
+func (c *countedClaims) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
+	c.asked += len(batch.Advances)
+	return c.Store.Claim(ctx, batch)
+}
+
+// A node may plan a fire and then be paused, frozen or busy until the fire counts as missed. It is settled by the policy
+// then, as if no node had planned it.
+func TestFireThatWasMissedSinceItWasPlannedIsNotClaimed(t *testing.T) {
+	t.Parallel()
+	for late, want := range map[time.Duration]int{time.Hour: 1, time.Hour + time.Millisecond: 0} {
+		var counted *countedClaims
+		r := newRig(t, func(s Store) Store {
+			counted = &countedClaims{Store: s}
+			return counted
+		})
+		r.declare("late", "rate(1s)", nil)
+		if r.poll(5*time.Second) != 1 {
+			t.Fatal("poll did not plan the fire")
+		}
+		due, _ := r.plan.Timeline.Head()
+		if r.claimOnce(t.Context(), due.Add(late)); counted.asked != want {
+			t.Errorf("%s after it was due, %d fires were asked for, want %d", late, counted.asked, want)
+		}
+		if held := r.pool.Held(); held != want {
+			t.Errorf("%s after it was due, %d places of the pool are taken, want %d", late, held, want)
+		}
+	}
+}
+
 func TestPausedNodeClaimsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

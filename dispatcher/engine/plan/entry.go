@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -136,6 +137,11 @@ func (e *Entry) After(step dispatcher.Settlement, now time.Time) (after Entry, o
 	after = *e
 	after.PrevFireTime, after.NextFireTime, after.DueAt = step.Next, step.Then, step.ThenDue
 	return after, !step.Then.IsZero() && step.ThenDue.Add(e.MisfireAfter).Before(now)
+}
+
+// Claimable reports whether e is still as the node planned it: by the zones of now, and not missed since.
+func (e *Entry) Claimable(now time.Time) bool {
+	return e.Zones == schedule.CurrentZones() && now.Sub(e.DueAt) <= e.MisfireAfter
 }
 
 // late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a fire due so long
