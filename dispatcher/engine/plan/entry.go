@@ -139,9 +139,9 @@ func (e *Entry) After(step dispatcher.Settlement, now time.Time) (after Entry, o
 	return after, !step.Then.IsZero() && step.ThenDue.Add(e.MisfireAfter).Before(now)
 }
 
-// Claimable reports whether e is still as the node planned it: by the zones of now, and not missed since.
+// Claimable reports whether e is by the zones of now, and not missed since it was planned. What fire_all catches up may wait.
 func (e *Entry) Claimable(now time.Time) bool {
-	return e.Zones == schedule.CurrentZones() && now.Sub(e.DueAt) <= e.MisfireAfter
+	return e.Zones == schedule.CurrentZones() && (e.late() || now.Sub(e.DueAt) <= e.MisfireAfter)
 }
 
 // late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a fire due so long

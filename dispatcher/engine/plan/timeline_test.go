@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func planned(id, revision int64, next time.Time) Entry {
@@ -23,6 +24,30 @@ func everyQueue(pool.QueueKey) pool.Admission { return pool.Admitted }
 func noPlace(pool.QueueKey) pool.Admission { return pool.PoolFull }
 
 func keepAll(...pool.QueueKey) {}
+
+func TestPlannedFireIsClaimableUntilItIsMissed(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_000_000, 0)
+	for name, tt := range map[string]struct {
+		jitter, delay, late time.Duration // delay is that of DueAt
+		zones               *schedule.Zones
+		want                bool
+	}{
+		"on time":                  {zones: schedule.CurrentZones(), want: true},
+		"late":                     {late: time.Minute, zones: schedule.CurrentZones(), want: true},
+		"missed":                   {late: time.Minute + 1, zones: schedule.CurrentZones()},
+		"late after its jitter":    {jitter: time.Hour, delay: time.Hour, late: time.Minute, zones: schedule.CurrentZones(), want: true},
+		"missed after its jitter":  {jitter: time.Hour, delay: time.Hour, late: time.Minute + 1, zones: schedule.CurrentZones()},
+		"a catch-up without place": {delay: time.Hour, late: time.Hour, zones: schedule.CurrentZones(), want: true},
+		"other zones":              {},
+	} {
+		e := planned(1, 1, at)
+		e.DueAt, e.MisfireAfter, e.Jitter, e.Zones = at.Add(tt.delay), time.Minute, tt.jitter, tt.zones
+		if got := e.Claimable(e.DueAt.Add(tt.late)); got != tt.want {
+			t.Errorf("%s: claimable is %t, want %t", name, got, tt.want)
+		}
+	}
+}
 
 func TestTimelineReturnsTheEarliestFireFirst(t *testing.T) {
 	t.Parallel()
