@@ -151,13 +151,13 @@ func (j *judge) checkLoss(t try) {
 		return
 	}
 	j.adoption = append(j.adoption, t.ended-from)
-	if t.ended-t.began > maxAttempt+5*j.recovery.Milliseconds() {
+	if t.ended-t.began-j.stalled(t.began, t.ended) > maxAttempt+5*j.recovery.Milliseconds() {
 		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodesByID[t.node].name,
 			t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
-// mostHeld is how long, besides some recoveries, an attempt may be neither over nor known to be lost:
+// maxAttempt is how long, besides some recoveries and what the machine stalled, an attempt may be neither over nor known to be lost:
 // a request's timeout, a node's death, those of all who would have noticed and a database that is away
 // for a while come after one another.
 const maxAttempt = 7_000

@@ -160,6 +160,19 @@ func (s *story) replace(id int64, when time.Duration) {
 	slices.SortFunc(s.declared, func(a, b history.Declaration) int { return a.Begun.Compare(b.Begun) })
 }
 
+func TestAttemptIsHeldForLongerOnAMachineThatStalls(t *testing.T) {
+	t.Parallel()
+	for stall, want := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
+		s := newStory()
+		s.attempts[0].began = ms(-12 * time.Second)
+		from := base.Add(-11 * time.Second)
+		s.faults = append(s.faults, history.Fault{Kind: history.MachineStalled, From: from, To: from.Add(stall)})
+		if found := judged(t, s).found[unrecovered]; len(found) > 0 != want {
+			t.Errorf("after a stall of %s, found %v", stall, found)
+		}
+	}
+}
+
 func TestOracleReadsTheFormsOfChaosRuns(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{

@@ -56,17 +56,20 @@ func (j *judge) checkLease(q *request, node int64) {
 		return
 	}
 	if since := at - heartbeats[n-1]; since > j.deadAfter.Milliseconds()+maxTransit && !j.leftOnWaking(q, node) &&
-		!j.heldByKernel(q, node) && !j.stalled(heartbeats[n-1], at) {
+		!j.heldByKernel(q, node) && j.stalled(heartbeats[n-1], at) == 0 {
 		j.add(overlaps, "%s: the request of attempt %d came %s after the last heartbeat of node %s", j.name(q.fire),
 			q.Attempt, time.Duration(since)*time.Millisecond, j.nodesByID[node].name)
 	}
 }
 
-// stalled reports whether the machine itself stalled in a period.
-func (j *judge) stalled(from, to int64) bool {
-	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.Kind == history.MachineStalled && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
-	})
+// stalled returns for how many milliseconds of a period the machine itself stood still.
+func (j *judge) stalled(from, to int64) (sum int64) {
+	for _, f := range j.faults {
+		if f.Kind == history.MachineStalled {
+			sum += max(0, min(to, f.To.UnixMilli())-max(from, f.From.UnixMilli()))
+		}
+	}
+	return sum
 }
 
 // frozen reports whether a node was frozen in a period.
