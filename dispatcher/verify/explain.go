@@ -115,6 +115,8 @@ type ledger interface {
 	find(ctx context.Context, key run.Key) (*run.Run, error)
 	// missed returns the misfire decision that covers a time, or nil.
 	missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error)
+	// held returns the reason of a decision with what held its fires.
+	held(ctx context.Context, m *dispatcher.Misfire) (string, error)
 }
 
 // readHistory reads the history of a trigger since a time; zero means all that the app has. It is read before the
@@ -156,7 +158,7 @@ type explainer struct {
 	Explanation
 	*explained
 	pauses  []dispatcher.AppPause // of the app that held the job at the time or later
-	held    holds
+	holds   holds
 	delayed bool // a fixed delay is not known to have led to the time
 	// excluded is true if only the calendar keeps the schedule from firing then.
 	excluded bool
@@ -178,7 +180,7 @@ func (e *explainer) run(ctx context.Context) (err error) {
 	}
 	if e.Run != nil {
 		e.decide(VerdictRun, "its run %s", progress(e.Run))
-		if held, was := e.held.during(e.At, e.At); was && held.delayed(e.Run) {
+		if held, was := e.holds.during(e.At, e.At); was && held.delayed(e.Run) {
 			e.Reason += "; " + held.String()
 		}
 		e.addRun(e.Run)
@@ -224,6 +226,12 @@ func (l oneByOne) missed(ctx context.Context, at time.Time) (*dispatcher.Misfire
 	return shortest(found, at), err
 }
 
+func (l oneByOne) held(ctx context.Context, m *dispatcher.Misfire) (string, error) {
+	one := []dispatcher.Misfire{*m}
+	err := AddHolds(ctx, l.reader, one)
+	return one[0].Reason, err
+}
+
 // shortest returns the misfire decision that covers a time, or nil: the shortest, because a longer one may span times that
 // it does not count.
 func shortest(all []dispatcher.Misfire, at time.Time) (found *dispatcher.Misfire) {
@@ -250,11 +258,13 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 		return err
 	}
 	e.Misfire = m
-	first, last := e.At, e.At
-	if _, was := e.held.during(first, last); !was {
-		first, last = m.From, m.To // fires missed together have one decision
+	why := e.holds.reasonOf(m, e.At, e.At)
+	if why == m.Reason { // fires missed together have one decision
+		if why, err = e.ledger.held(ctx, m); err != nil {
+			return err
+		}
 	}
-	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, e.held.reasonOf(m, first, last))
+	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, why)
 	for i := range e.history.Revisions {
 		if r := &e.history.Revisions[i]; r.From.After(e.At) && !r.From.After(m.DecidedAt) && r.Revision != e.Revision {
 			e.declared(r)

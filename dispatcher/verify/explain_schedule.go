@@ -43,7 +43,7 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 	}
 	e.inForce(revision)
 	e.pauses = dispatcher.HeldBy(e.app.Pauses, revision.Labels)
-	e.held = holdsOf(&e.history, &e.app, e.pauses)
+	e.holds = holdsOf(&e.history, &e.app, e.pauses)
 	parsed, err := e.schedules.at(ctx, e.history.Identity, revision)
 	var unreadable *dispatcher.UnreadableError
 	switch {

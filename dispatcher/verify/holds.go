@@ -39,19 +39,17 @@ func (h hold) String() string {
 	return text
 }
 
-// reasonOf adds to the reason of a misfire decision what held its fires, first or last. A person's choice or a change
-// of the definition comes first, and an outage only counts if it covers all the fires.
+// reasonOf adds to the reason of a misfire decision what held its fires from the first to the last. What held the first is
+// the cause, since the others are settled with it; an outage is none of what an operator decides.
 func (all holds) reasonOf(m *dispatcher.Misfire, first, last time.Time) string {
-	held, is := all.during(first, last)
-	switch {
-	case !is:
-		return m.Reason
-	case m.Node != nil || !held.outage:
+	held, is := all.during(first, first)
+	if is && (m.Node != nil || !held.outage) {
 		return held.String() + "; " + m.Reason
-	case held.from.After(first) || held.until.Before(last):
-		return m.Reason
 	}
-	return m.Reason + "; " + held.String()
+	if held, is = all.during(first, last); is {
+		return m.Reason + "; meanwhile, " + held.String()
+	}
+	return m.Reason
 }
 
 // delayed reports whether a run began after the hold, as far as its attempts show.
@@ -115,12 +113,10 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispa
 	if len(misfires) == 0 {
 		return nil
 	}
-	since, jobs, apps := misfires[0].From, make([]int64, len(misfires)), make([]string, len(misfires))
+	since := slices.MinFunc(misfires, func(a, b dispatcher.Misfire) int { return a.From.Compare(b.From) }).From
+	jobs, apps := make([]int64, len(misfires)), make([]string, len(misfires))
 	for i, m := range misfires {
 		jobs[i], apps[i] = m.JobID, m.App
-		if m.From.Before(since) {
-			since = m.From
-		}
 	}
 	slices.Sort(jobs)
 	slices.Sort(apps)
@@ -138,12 +134,11 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispa
 		if of < 0 {
 			continue
 		}
-		app := holds[m.App]
 		var pauses []dispatcher.AppPause
 		if in, _ := histories[of].At(m.From); in != nil {
-			pauses = dispatcher.HeldBy(app.Pauses, in.Labels)
+			pauses = dispatcher.HeldBy(holds[m.App].Pauses, in.Labels)
 		}
-		m.Reason = holdsOf(&histories[of], app, pauses).reasonOf(m, m.From, m.To)
+		m.Reason = holdsOf(&histories[of], holds[m.App], pauses).reasonOf(m, m.From, m.To)
 	}
 	return nil
 }
@@ -170,7 +165,7 @@ func (e *explainer) addHolds() {
 // waits says what keeps the fire from being claimed, now or when it is due; empty: nothing does.
 func (e *explainer) waits() string {
 	at := input.Later(e.At, e.app.Now)
-	held, is := e.held.during(at, at)
+	held, is := e.holds.during(at, at)
 	switch {
 	case e.app.Suspended != "":
 		return e.app.Suspended

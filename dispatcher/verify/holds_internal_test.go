@@ -9,7 +9,7 @@ import (
 )
 
 // A node settles fires because of an outage; an operator skips them because of a rollback, whatever happened meanwhile.
-func TestReasonOfAnOperatorIsNoOutageThatCoversOtherFires(t *testing.T) {
+func TestOutageIsTheCauseOfWhatANodeDecides(t *testing.T) {
 	t.Parallel()
 	at := func(minute int) time.Time { return time.Date(2026, 5, 1, 10, minute, 0, 0, time.UTC) }
 	until := at(20)
@@ -21,13 +21,14 @@ func TestReasonOfAnOperatorIsNoOutageThatCoversOtherFires(t *testing.T) {
 		first, last int
 		want        string
 	}{
-		"a node, during the outage":               {&node, 12, 18, outage + "; late"},
-		"a node, before and during the outage":    {&node, 5, 18, outage + "; late"},
-		"an operator, during the outage":          {nil, 12, 18, "late; " + outage},
-		"an operator, before and in the outage":   {nil, 5, 18, "late"},
-		"an operator, in and after the outage":    {nil, 12, 30, "late"},
-		"an operator, a fire before the outage":   {nil, 5, 5, "late"},
-		"an operator, one fire during the outage": {nil, 12, 12, "late; " + outage},
+		"a node, during the outage":             {&node, 12, 18, outage + "; late"},
+		"a node, from before the outage on":     {&node, 5, 18, "late; meanwhile, " + outage},
+		"a node, from the outage on":            {&node, 15, 30, outage + "; late"},
+		"a node, before the outage":             {&node, 5, 5, "late"},
+		"an operator, during the outage":        {nil, 12, 18, "late; meanwhile, " + outage},
+		"an operator, before and in the outage": {nil, 5, 18, "late; meanwhile, " + outage},
+		"an operator, a fire before the outage": {nil, 5, 5, "late"},
+		"an operator, fires after the outage":   {nil, 20, 30, "late"},
 	} {
 		if got := all.reasonOf(&dispatcher.Misfire{Node: row.by, Reason: "late"}, at(row.first), at(row.last)); got != row.want {
 			t.Errorf("%s: got %q, want %q", name, got, row.want)

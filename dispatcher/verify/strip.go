@@ -71,6 +71,7 @@ func fit(cells []view.StripCell, now time.Time, query view.StripQuery) []view.St
 type gathered struct {
 	runs     map[string]*run.Run
 	misfires []dispatcher.Misfire
+	reasons  []dispatcher.Misfire // the same, with what held the fires
 }
 
 func (g gathered) find(_ context.Context, key run.Key) (*run.Run, error) {
@@ -79,6 +80,10 @@ func (g gathered) find(_ context.Context, key run.Key) (*run.Run, error) {
 
 func (g gathered) missed(_ context.Context, at time.Time) (*dispatcher.Misfire, error) {
 	return shortest(g.misfires, at), nil
+}
+
+func (g gathered) held(_ context.Context, m *dispatcher.Misfire) (string, error) {
+	return g.reasons[slices.IndexFunc(g.misfires, func(one dispatcher.Misfire) bool { return one == *m })].Reason, nil
 }
 
 // gather reads the runs at some times and the catch-up runs of misfire decisions.
@@ -99,7 +104,10 @@ func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispa
 	if err != nil {
 		return err
 	}
-	found := gathered{map[string]*run.Run{}, misfires}
+	found := gathered{map[string]*run.Run{}, misfires, slices.Clone(misfires)}
+	if err := AddHolds(ctx, reader, found.reasons); err != nil {
+		return err
+	}
 	for i := range runs {
 		found.runs[runs[i].ID] = &runs[i]
 	}

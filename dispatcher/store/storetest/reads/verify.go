@@ -2,6 +2,7 @@ package reads
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +262,43 @@ func testExplainHolds(t *testing.T, f *wing) {
 		"6m0s node " + fixture.NodeA.String() + " settled 5 missed fires from 2026-05-01T10:02:00.000Z to 2026-05-01T10:06:00.000Z: " +
 			"fire_once, late",
 	}, steps)
+}
+
+// What held the first of several missed fires is the cause; what held others only happened meanwhile.
+func testExplainPauseOfSomeFires(t *testing.T, f *wing) {
+	ctx := t.Context()
+	f.PutEvery("tick", time.Minute)
+	f.FireUntil(fixture.Minutes(1))
+	pause := func(from, to int) {
+		t.Helper()
+		at := func(n int) input.Change { return input.Change{Actor: "ann", Now: fixture.Minutes(n)} }
+		begun, err := f.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{}, at(from))
+		f.Must(err)
+		f.Must(f.EndAppPause(ctx, "shop", begun.ID, at(to)))
+	}
+	pause(3, 4)
+	f.SettleAll("tick", fixture.Minutes(6))
+	pause(7, 8)
+	f.SettleAll("tick", fixture.Minutes(10))
+	const missed = "misfire: it was missed, and the misfire decision was fire_once: "
+	const first = "all jobs of app shop were paused by ann from 2026-05-01T10:03:00.000Z to 2026-05-01T10:04:00.000Z"
+	const second = "all jobs of app shop were paused by ann from 2026-05-01T10:07:00.000Z to 2026-05-01T10:08:00.000Z"
+	strip, err := verify.Strip(ctx, f.Store, view.StripQuery{App: "shop", Job: "tick", Trigger: "tick", Past: 20, Now: fixture.Minutes(10)})
+	f.Must(err)
+	got := map[int]string{}
+	for _, cell := range strip.Cells {
+		got[int(cell.ScheduledAt.Sub(fixture.T0)/time.Minute)] = string(cell.What) + ": " + cell.Why
+	}
+	want := map[int]string{1: got[1]}
+	for minute, why := range map[int]string{
+		2: "late; meanwhile, " + first, 3: first + "; late", 4: "late; meanwhile, " + first, 5: "late; meanwhile, " + first,
+		6: "late; meanwhile, " + first, 7: second + "; late", 8: second + "; late", 9: second + "; late", 10: second + "; late",
+	} {
+		want[minute] = missed + why
+		got := f.Explain("tick", fixture.Minutes(minute), fixture.Minutes(10))
+		fixture.WantDiff(t, fmt.Sprintf("explain minute %d", minute), want[minute], got)
+	}
+	fixture.WantDiff(t, "strip", want, got)
 }
 
 // People copy times as lists show them, without milliseconds.

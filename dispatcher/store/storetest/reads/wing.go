@@ -29,6 +29,7 @@ func readTests() tests {
 		"verify counts a fire once":             testVerifyOwedTwice,
 		"explain says what became of a fire":    testExplain,
 		"explain remembers what held a fire":    testExplainHolds,
+		"a pause of some missed fires":          testExplainPauseOfSomeFires,
 		"explain finds a time without its ms":   testExplainWithinTheSecond,
 		"explain says what the definition was":  testExplainDefinitions,
 	}
