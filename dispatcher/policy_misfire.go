@@ -8,10 +8,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// MisfirePolicy decides about fires that are later than Trigger.MisfireAfter.
+// MisfirePolicy decides about the due fires of a trigger if one of them is later than Trigger.MisfireAfter. Otherwise each
+// of them runs.
 type MisfirePolicy string
 
-// The policies for misfires. A fire that is less late still runs.
+// The policies for misfires.
 const (
 	FireOnce MisfirePolicy = "fire_once" // one catch-up run stands for all of them
 	FireAll  MisfirePolicy = "fire_all"  // each of them runs, at most the latest MostCaughtUp

@@ -58,8 +58,8 @@ var appRows = binding.Of(binding.Fresh[access.App],
 	descriptionRow(func(a *access.App) *string { return &a.Description }),
 	binding.Bool("enabled", func(a *access.App) *bool { return &a.Enabled }, binding.Default, "Whether the jobs of the app fire. "+
 		"Runs in flight finish in any case. Fires that come due while the app is disabled are owed, as during a pause. When you "+
-		"enable the app again, a fire that is later than `misfire_after` is a misfire and follows the `misfire_policy` of its "+
-		"trigger; each of the others still runs. If nothing should be owed, set `enabled` of the jobs or triggers to `false` instead.",
+		"enable the app again, the `misfire_policy` of a trigger decides about all of its owed fires if one is later than "+
+		"`misfire_after`; otherwise each runs. If nothing should be owed, set `enabled` of the jobs or triggers to `false` instead.",
 		binding.Data("Whether the jobs of the app fire.")),
 	binding.Duration("retention", func(a *access.App) *input.Duration { return &a.Retention }, binding.Default,
 		"How long to keep runs, attempts and misfires of the app, from `24h` to `87600h` (ten years). Whole UTC days are purged, and "+

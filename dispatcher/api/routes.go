@@ -155,9 +155,9 @@ var sections = []section{
 		}},
 		{gate.Route{Method: "POST", Path: jobPath + "/pause", Scope: write, Body: true}, pause(true), about{
 			takes: dispatcher.PauseRequest{}, optional: true, gives: dispatcher.Job{}, conditional: true, id: "pauseJob",
-			text: "pauses all triggers of a job. The schedule goes on during the pause. After resume, each fire that is late " +
-				"by at most misfire_after still runs; an older one is a misfire, and the misfire_policy of its trigger " +
-				"decides about it. Set enabled to false instead if you want no fires for that time.",
+			text: "pauses all triggers of a job. The schedule goes on during the pause. After resume, the misfire_policy of a " +
+				"trigger decides about all fires that came due if one is later than misfire_after; otherwise each runs late. " +
+				"Set enabled to false instead if you want no fires for that time.",
 		}},
 		{gate.Route{Method: "POST", Path: jobPath + "/resume", Scope: write}, pause(false), about{
 			gives: dispatcher.Job{}, conditional: true, id: "resumeJob",

@@ -74,8 +74,9 @@ func (e *Entry) DueAfter(then, now time.Time) time.Time {
 // catchUpPause is the longest pause between two fires of a trigger that fire_all catches up.
 const catchUpPause = time.Second
 
-// Decide returns the next step in settling the missed fires of one trigger. It skips fires that are
-// too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
+// Decide returns the next step in settling the missed fires of one trigger, and those that are only late with them: of
+// fires left for claims, a slow node would find the first missed again and again. It skips fires that are too old, or too
+// many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *Entry) Decide(now time.Time) (dispatcher.Settlement, error) {
 	until := input.Later(now.Add(-e.Jitter), e.NextFireTime)
 	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, input.FormatInstant(e.DueAt))
