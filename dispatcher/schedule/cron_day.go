@@ -103,15 +103,13 @@ func nearestWorkday(day, length int, first time.Weekday) int {
 
 func monthLength(year int, month time.Month) int {
 	if month == time.February {
-		if leapYear(year) {
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
 			return 29
 		}
 		return 28
 	}
 	return 30 + int(month+month>>3)&1
 }
-
-func leapYear(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
 
 // firstWeekday is Sakamoto's formula for day 1 of the month.
 func firstWeekday(year int, month time.Month) time.Weekday {

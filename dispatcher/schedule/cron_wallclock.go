@@ -40,7 +40,8 @@ func (w *wallClock) next(after int64, steps int) (at int64, left int, ok bool) {
 	w.building.Do(w.build)
 	day := floorDiv(after+1, daySeconds) * daySeconds
 	year, month, dom := time.Unix(day, 0).UTC().Date()
-	if steps -= cronSteps; w.fields.matchesDay(year, month, dom) {
+	f := w.fields
+	if steps -= cronSteps; f.year.has(year-firstYear) && f.month.has(int(month)) && f.days.mask(year, month)>>dom&1 == 1 {
 		if second, ok := w.times.next(after - day); ok {
 			return day + second, steps, true
 		}
@@ -92,10 +93,6 @@ func (t timesOfDay) next(after int64) (int64, bool) {
 	expr := *t.expr
 	second := expr.Next(time.Unix(noDayInParticular+after, 0).UTC()).Unix() - noDayInParticular
 	return second, second < daySeconds
-}
-
-func (f *fields) matchesDay(year int, month time.Month, dom int) bool {
-	return f.year.has(year-firstYear) && f.month.has(int(month)) && f.days.mask(year, month)>>dom&1 == 1
 }
 
 // dayAfter returns the beginning of the first matching day after the given one.

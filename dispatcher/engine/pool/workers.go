@@ -42,7 +42,7 @@ func (p *Pool[T]) dispatch() {
 			p.growSoon()
 			return
 		}
-		next := p.queue.Take(free, p.admitAttempt)
+		next := p.queue.Take(free, func(in QueueKey) Admission { return p.shares.admit(in, attempted) })
 		p.dequeued(next)
 		for _, run := range next {
 			p.running[run] = true
@@ -54,8 +54,6 @@ func (p *Pool[T]) dispatch() {
 	}
 	w.growing = false
 }
-
-func (p *Pool[T]) admitAttempt(in QueueKey) Admission { return p.shares.admit(in, attempted) }
 
 // give gives a run to a worker. It prefers the one that worked last: its stack is warm, and the others can
 // leave. p.mu is held.

@@ -29,13 +29,6 @@ type Partition struct {
 // Name ends in the day, such as runs_20260131.
 func (p Partition) Name() string { return p.table + "_" + Instant(p.Day).Format("20060102") }
 
-// parsePartition reads the result of Name; ok is false for the default partitions.
-func parsePartition(name string) (p Partition, ok bool) {
-	end := max(strings.LastIndexByte(name, '_'), 0)
-	at, err := time.Parse("_20060102", name[end:])
-	return Partition{table: name[:end], Day: at.UnixMilli()}, err == nil
-}
-
 // LimitLockWait gives up after the lead with which fires are claimed: a transaction waiting for a lock blocks the
 // claims behind it, too.
 func (p *Postgres) LimitLockWait(ctx context.Context, tx *sql.Tx) error {
@@ -116,8 +109,9 @@ func Partitions(ctx context.Context, q Querier) ([]Partition, error) {
 	names, err := Collect(ctx, q, ScanText, list, datedTables)
 	var all []Partition
 	for _, name := range names {
-		if one, ok := parsePartition(name); ok {
-			all = append(all, one)
+		end := max(strings.LastIndexByte(name, '_'), 0)
+		if at, err := time.Parse("_20060102", name[end:]); err == nil { // a default partition has no day
+			all = append(all, Partition{table: name[:end], Day: at.UnixMilli()})
 		}
 	}
 	if err != nil {

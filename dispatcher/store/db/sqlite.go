@@ -81,7 +81,8 @@ func OpenSQLite(ctx context.Context, a Address, o Options) (_ *DB, err error) {
 	if err != nil {
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
-	flavor := &SQLite{write: write, Read: read, File: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
+	flavor := &SQLite{write: write, Read: read, File: readers, hub: &hub{listeners: map[*listener]struct{}{}}, guard: guard,
+		shared: o.Shared, prepared: map[string]*sql.Stmt{}}
 	return &DB{Write: write, Read: read, Heartbeats: write, Flavor: flavor}, nil
 }
 
@@ -253,8 +254,6 @@ type listener struct {
 	heard  chan dispatcher.Notification
 	missed chan struct{} // some did not fit into heard
 }
-
-func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
 
 // publish never waits. A listener that is far behind loses notifications, as the contract allows, and gets one that
 // anything may have changed instead.

@@ -132,7 +132,11 @@ func (l *looker) quarantined(ctx context.Context) (err error) {
 func (l *looker) pauses(ctx context.Context) error {
 	var args, ofApps definitions.StatementArgs
 	limit := ` LIMIT ` + strconv.Itoa(shownMost)
-	all, err := db.Collect(ctx, l.db.Read, scanStanding, `SELECT * FROM (SELECT j.app, j.name, '', j.pause FROM jobs AS j
+	scan := func(row db.Scanner) (p view.StandingPause, err error) {
+		err = row.Scan(&p.App, &p.Job, &p.Trigger, dispatch.PauseColumn(&p.Pause))
+		return p, err
+	}
+	all, err := db.Collect(ctx, l.db.Read, scan, `SELECT * FROM (SELECT j.app, j.name, '', j.pause FROM jobs AS j
 			WHERE j.paused_at IS NOT NULL AND j.deleted_at IS NULL`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.paused_at`+limit+`) AS of_jobs
 		UNION ALL SELECT * FROM (SELECT j.app, j.name, t.name, t.pause FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 			WHERE t.paused_at IS NOT NULL AND t.deleted_at IS NULL`+l.ofApps(`t.app_id`, &args)+` ORDER BY t.paused_at`+limit+`) AS of_triggers`,
@@ -156,11 +160,6 @@ func (l *looker) pauses(ctx context.Context) error {
 	})
 	l.found.Paused = begin(all)
 	return nil
-}
-
-func scanStanding(row db.Scanner) (p view.StandingPause, err error) {
-	err = row.Scan(&p.App, &p.Job, &p.Trigger, dispatch.PauseColumn(&p.Pause))
-	return p, err
 }
 
 // examinedAlerts is how many firing conditions, those of the worst severity first, are examined for the worst.
