@@ -68,7 +68,7 @@ func (e *Engine) hear(n dispatcher.Notification) {
 	switch {
 	case n.Run != "":
 		if run, err := run.ParseKey(n.Run); err == nil {
-			e.pool.Cancel(pool.Attempt(run, n.Token, n.Attempt))
+			e.claims.Cancel(pool.Attempt(run, n.Token, n.Attempt))
 		}
 	case n.Adopt:
 		e.wakeAdopt.Notify()

@@ -116,7 +116,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		Lead: o.Lead, Grace: o.Grace, Batch: o.Batch,
 	}}
 	e.plan = plan.New(store, plan.NewDefinitions(store, of, func(app string) { e.metrics.apps.Of(app) }), e.wakePoll)
-	e.claims, e.retries, e.idle = plan.NewClaims(store, of), newRetries(), chores.NewAdoption(dispatcher.AdoptQuery{}, e.wakeAdopt)
+	e.claims, e.retries = plan.NewClaims(store, of, e.pool.Cancel), newRetries()
+	e.idle = chores.NewAdoption(dispatcher.AdoptQuery{}, e.wakeAdopt)
 	e.adopter = &chores.Adopter{Node: of, Store: store, Plan: e.plan, Claims: e.claims, Pool: e.pool}
 	e.chores = chores.New(chores.Parts{
 		Store: store, Plan: e.plan, Claims: e.claims, Pool: e.pool, HasSlot: e.slots.has, Registry: registry,

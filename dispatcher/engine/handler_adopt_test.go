@@ -12,28 +12,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
-// late is a store whose responses to statements that win runs arrive two rounds of the handler after
-// the commit, as at a node that was frozen.
+// late is a store whose responses to statements that win runs arrive after something else has happened, as at a node that
+// was frozen.
 type late struct {
 	Store
-	rounds func()
+	meanwhile func(held []run.HeldRun)
 }
 
 func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]run.HeldRun, error) {
 	held, err := l.Store.Claim(ctx, batch)
-	l.rounds()
+	l.meanwhile(held)
 	return held, err
 }
 
 func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]run.HeldRun, error) {
 	held, err := l.Store.Adopt(ctx, query, runs)
-	l.rounds()
+	l.meanwhile(held)
 	return held, err
 }
 
 func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]run.HeldRun, error) {
 	held, err := l.Store.Settle(ctx, batch)
-	l.rounds()
+	l.meanwhile(held)
 	return held, err
 }
 
@@ -45,7 +45,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 		slow.Store = s
 		return slow
 	})
-	slow.rounds = func() {
+	slow.meanwhile = func([]run.HeldRun) {
 		for i := range 2 {
 			if err := r.chores.Reclaim(t.Context(), r.now.Add(time.Duration(i)*r.opts.Handler)); err != nil {
 				t.Error(err)

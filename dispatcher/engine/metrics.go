@@ -241,8 +241,9 @@ const usageSamples = 60
 // usageLoop samples the pool about once a second. The seconds drift, because fires are due on whole ones.
 func (e *Engine) usageLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		e.metrics.usage.add(e.pool.Use())
-		e.metrics.load.sampled(e.plan.Timeline.Waiting() > 0 || e.pool.Waiting() > 0)
+		use, waiting := e.pool.Load()
+		e.metrics.usage.add(use)
+		e.metrics.load.sampled(e.plan.Timeline.Waiting() > 0 || waiting > 0)
 		backoff.Sleep(ctx, loop.Spread(time.Second))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/plan"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -27,7 +28,7 @@ func newNode(s allStores, id run.NodeID, state dispatcher.NodeState, o plan.Opti
 	of := plan.Node{Log: plan.Log{Logger: slog.New(slog.DiscardHandler), Fleet: f}, Fleet: f, Clock: plan.NewClock(nil), Options: o}
 	return New(Parts{
 		Store: s, Plan: plan.New(s, plan.NewDefinitions(s, of, func(string) {}), nil),
-		Claims: plan.NewClaims(s, of), Registry: prometheus.NewRegistry(),
+		Claims: plan.NewClaims(s, of, func(pool.AttemptKey) {}), Registry: prometheus.NewRegistry(),
 	})
 }
 

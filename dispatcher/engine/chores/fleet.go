@@ -119,6 +119,7 @@ func (c *Chores) Reclaim(ctx context.Context, now time.Time) error {
 		c.reclaimAt = now
 		return nil
 	}
+	defer c.Claims.Close(c.Claims.Draw()) // for those that are cancelled meanwhile
 	id, before := c.Fleet.ID(), c.missing
 	held, err := c.Store.Held(ctx, id, 0)
 	if err != nil {

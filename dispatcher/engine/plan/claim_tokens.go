@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/loop"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
@@ -16,10 +17,11 @@ import (
 // would be in the pool twice.
 type Claims struct {
 	Node
-	store claimStore
+	store  claimStore
+	cancel func(pool.AttemptKey) // in the pool
 
 	mu   sync.Mutex
-	open map[run.Token]bool
+	open map[run.Token][]pool.AttemptKey // with the attempts that were cancelled since
 	// doubt is when a claim last had no response, or a rollback came or went, in Unix milliseconds.
 	doubt atomic.Int64
 	// refused is why a claim last had no response; nil once another had one.
@@ -31,9 +33,9 @@ type claimStore interface {
 	Held(ctx context.Context, id run.NodeID, token run.Token) ([]run.HeldRun, error)
 }
 
-// NewClaims returns Claims without a token.
-func NewClaims(store claimStore, of Node) *Claims {
-	return &Claims{Node: of, store: store, open: map[run.Token]bool{}}
+// NewClaims returns Claims without a token. cancel cuts off an attempt that is in the pool.
+func NewClaims(store claimStore, of Node, cancel func(pool.AttemptKey)) *Claims {
+	return &Claims{Node: of, store: store, cancel: cancel, open: map[run.Token][]pool.AttemptKey{}}
 }
 
 // Draw returns a new token, which is open until it is closed.
@@ -41,24 +43,40 @@ func (t *Claims) Draw() run.Token {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	token := run.Token(loop.Random())
-	t.open[token] = true
+	t.open[token] = nil
 	return token
 }
 
 // Close notes that the runs won under tokens are in the pool, or given up.
 func (t *Claims) Close(drawn ...run.Token) {
+	var cancelled []pool.AttemptKey
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	for _, token := range drawn {
+		cancelled = append(cancelled, t.open[token]...)
 		delete(t.open, token)
 	}
+	t.mu.Unlock()
+	for _, attempt := range cancelled {
+		t.cancel(attempt)
+	}
+}
+
+// Cancel cuts off an attempt, if it is on its way to the pool, once it is there.
+func (t *Claims) Cancel(attempt pool.AttemptKey) {
+	t.mu.Lock()
+	for token := range t.open {
+		t.open[token] = append(t.open[token], attempt)
+	}
+	t.mu.Unlock()
+	t.cancel(attempt)
 }
 
 // IsOpen reports whether a token is open.
 func (t *Claims) IsOpen(token run.Token) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.open[token]
+	_, open := t.open[token]
+	return open
 }
 
 // Won returns the runs that a statement won. If its response was lost, it reads them: it asks until the database responds.

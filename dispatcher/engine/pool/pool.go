@@ -46,12 +46,12 @@ type Run[T any] struct {
 	Detail T
 
 	share  *share             // of its job
-	cancel context.CancelFunc // while a worker has it
+	cancel context.CancelFunc // once a worker has it
+	cut    bool               // cancelled before
 }
 
-// AttemptKey identifies an attempt of a run. A cancelled attempt may still be in flight when the
-// next one begins. It holds numbers only, so that maps by it are quick to look up and cost the garbage collector
-// nothing.
+// AttemptKey identifies an attempt of a run. A cancelled attempt may still be in flight when the next one begins. It holds
+// numbers only, so that maps by it are quick to look up and cost the garbage collector nothing.
 type AttemptKey struct {
 	trigger, at int64 // milliseconds
 	kind        int   // as run.Key.Code
@@ -79,8 +79,7 @@ func RecordKey(record dispatcher.Record) AttemptKey {
 
 // Work is the work of a pool on a run.
 type Work[T any] struct {
-	// WaitUntilDue waits until the node may begin a run. It returns false if the node may not,
-	// or if stop comes first.
+	// WaitUntilDue waits until the node may begin a run. It returns false if the node may not, or if stop comes first.
 	WaitUntilDue func(ctx context.Context, run Run[T], stop <-chan struct{}) bool
 	// Attempt makes the attempt.
 	Attempt func(ctx context.Context, run Run[T])
@@ -140,8 +139,7 @@ func (p *Pool[T]) Freed() <-chan struct{} { return p.freed }
 // Call it before Start.
 func (p *Pool[T]) OnFreed(do func()) { p.onFreed = do }
 
-// Admit takes a place for a run that is about to be claimed or adopted, if its queue has one. A place is
-// redeemed by Submit or given back by Release.
+// Admit takes a place for a run that is about to be claimed or adopted, if its queue has one. Submit uses it, or Release gives it back.
 func (p *Pool[T]) Admit(in QueueKey) Admission {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,18 +185,12 @@ func (p *Pool[T]) Held() int {
 	return p.shares.all.taken[claimed]
 }
 
-// Use returns the part of the allowed attempts that is in flight, from 0 to 1.
-func (p *Pool[T]) Use() float64 {
+// Load returns the part of the allowed attempts that is in flight, from 0 to 1, and how many runs are due and wait for a
+// worker.
+func (p *Pool[T]) Load() (use float64, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return float64(p.shares.all.taken[attempted]) / p.shares.most[attempted]
-}
-
-// Waiting returns how many runs are due and wait for a worker.
-func (p *Pool[T]) Waiting() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queue.Len()
+	return float64(p.shares.all.taken[attempted]) / p.shares.most[attempted], p.queue.Len()
 }
 
 // Busy reports whether attempts are in flight besides one that has just ended.
@@ -254,7 +246,10 @@ func (p *Pool[T]) Cancel(attempt AttemptKey) {
 			(attempt.Of(one.Key, one.Token) || attempt.Of(one.Key, one.Token.Divided(one.Key)))
 	}
 	for one := range p.running {
-		if is(one) && one.cancel != nil {
+		if !is(one) {
+			continue
+		}
+		if one.cut = true; one.cancel != nil {
 			one.cancel()
 		}
 	}

@@ -320,13 +320,13 @@ func TestUseIsThePartOfTheWorkersInFlight(t *testing.T) {
 		for step, want := range []float64{0.75, 1} {
 			p.submit(all[:3+step*5][step*3:])
 			time.Sleep(100 * time.Millisecond)
-			if got := p.Use(); got != want {
+			if got, _ := p.Load(); got != want {
 				t.Errorf("with %d of 4 attempts the use is %v, want %v", 3+step*5, got, want)
 			}
 		}
 		close(release)
 		synctest.Wait()
-		if got := p.Use(); got != 0 {
+		if got, _ := p.Load(); got != 0 {
 			t.Errorf("when all have ended, the use is %v, want 0", got)
 		}
 		p.TakeNotAttempted()

@@ -102,7 +102,9 @@ func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
 		if attempt.Err() != nil {
 			attempt, cancel = context.WithCancel(ctx)
 		}
-		run.cancel = cancel
+		if run.cancel = cancel; run.cut {
+			cancel()
+		}
 		p.execute(attempt, run)
 		run = nil
 		if p.closing.closed {
