@@ -3,7 +3,6 @@ package definitions
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -172,13 +171,7 @@ func (s *Store) loadAlert(ctx context.Context, from Source, a alert.Alert, by in
 	}
 	b.Bounds, b.Defaults, b.Keys = app.Bounds, app.Defaults, s.keys != nil
 	old, _, err := readAlert(ctx, from, a.App, a.Name, from.Lock) // a PUT replaces an unreadable alert
-	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-		return b, err
-	}
-	if exists := err == nil; exists {
-		b.Old = &old
-	}
-	if err := dispatch.Allow(by, old.Revision); err != nil {
+	if b.Old, err = replaced(by, old, old.Revision, err); err != nil {
 		return b, err
 	}
 	if b.Warnings, err = s.alertWarnings(ctx, from, a); err != nil {

@@ -122,13 +122,7 @@ func (s *Store) loadGroup(ctx context.Context, from Source, group target.Endpoin
 	}
 	b.Bounds, b.Keys = app.Bounds, s.keys != nil
 	old, _, err := readGroup(ctx, from, group.App, group.Name, from.Lock) // a PUT replaces an unreadable group
-	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-		return b, err
-	}
-	if exists := err == nil; exists {
-		b.Old = &old
-	}
-	if err := dispatch.Allow(by, old.Revision); err != nil {
+	if b.Old, err = replaced(by, old, old.Revision, err); err != nil {
 		return b, err
 	}
 	if b.Old == nil {

@@ -51,16 +51,12 @@ func (s *Store) loadJob(ctx context.Context, from Source, job dispatcher.Job, by
 	if err == nil && read.Err != nil { // a PUT replaces an unreadable job
 		err = s.loadTriggersOf(ctx, from, from.Lock, &read)
 	}
-	old := read.Job
-	users := []dispatcher.Job{job}
-	switch {
-	case err == nil:
-		b.Old, users = &old, append(users, old)
-	case !errors.Is(err, dispatcher.ErrNotFound):
+	if b.Old, err = replaced(by, read.Job, read.Job.Revision, err); err != nil {
 		return b, err
 	}
-	if err := dispatch.Allow(by, old.Revision); err != nil {
-		return b, err
+	users := []dispatcher.Job{job}
+	if b.Old != nil {
+		users = append(users, *b.Old)
 	}
 	if b.Follows.IDs, err = s.idsOfJobs(ctx, from, job.App, job.FollowNames()); err != nil {
 		return b, err

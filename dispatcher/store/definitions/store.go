@@ -3,11 +3,14 @@
 package definitions
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store/db"
@@ -39,6 +42,15 @@ type Redefinition[B, D, T any] struct {
 	// Prepare, if not nil, does long computations ahead of the transaction.
 	Prepare func(ctx context.Context, q db.Querier, decided D, now time.Time) error
 	Write   func(ctx context.Context, t *dispatch.Tx, before B, decided D) (T, error)
+}
+
+// replaced returns the definition that a PUT replaces, as it was read; nil if there is none. It checks the conditions of
+// the change.
+func replaced[T any](by input.Change, old T, revision int64, err error) (*T, error) {
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, dispatch.Allow(by, 0)
+	}
+	return &old, cmp.Or(err, dispatch.Allow(by, revision))
 }
 
 func (r Redefinition[B, D, T]) keeps(before B) (stored T, same bool) {
