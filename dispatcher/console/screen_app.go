@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -125,6 +126,15 @@ func listOf[T any](v *visit, list client.List[T], filter map[string]string) list
 	return listPage[T]{List: list, App: v.PathValue("app"), More: v.more(list.Next), Filter: filter}
 }
 
+// showList shows what read lists of an app.
+func showList[T any](read func(*client.Client, context.Context, string, input.Page) (client.List[T], error),
+	refresh bool) func(*visit) (content, error) {
+	return func(v *visit) (content, error) {
+		list, err := read(v.client, v.Context(), v.PathValue("app"), v.page())
+		return content{Data: listOf(v, list, nil), Refresh: refresh}, err
+	}
+}
+
 // showAppSwitch asks before an app is disabled.
 func showAppSwitch(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
@@ -191,11 +201,6 @@ func showApps(v *visit) (content, error) {
 		})
 	}
 	return content{Data: page}, err
-}
-
-func showGroups(v *visit) (content, error) {
-	list, err := v.client.Groups(v.Context(), v.PathValue("app"), v.page())
-	return content{Data: listOf(v, list, nil)}, err
 }
 
 // groupPage is one endpoint group with its members, from the view of the node that shows the page.

@@ -15,11 +15,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/run"
 )
 
-func showBulkActions(v *visit) (content, error) {
-	list, err := v.client.BulkActions(v.Context(), v.PathValue("app"), v.page())
-	return content{Data: listOf(v, list, nil), Refresh: true}, err
-}
-
 type bulkActionPage struct {
 	repeat.BulkAction
 	Bar    kit.Progress

@@ -11,11 +11,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-func showCalendars(v *visit) (content, error) {
-	list, err := v.client.Calendars(v.Context(), v.PathValue("app"), v.page())
-	return content{Data: listOf(v, list, nil)}, err
-}
-
 // The bounds of the search for fires that a calendar excluded.
 const (
 	excludedSpan  = 7 * 24 * time.Hour
