@@ -260,14 +260,12 @@ func (u *Unreachable) Group(g EndpointGroup) {
 
 func (r Reach) hasRegion() bool { return r.AWSRegion != "" }
 
-func (r Reach) hasVault() bool { return r.VaultAddress != "" }
-
 func (u *Unreachable) secrets(at string, all map[string]Secret) {
 	for _, path := range input.SortedKeys(all) {
 		path, reference := at+path+"/reference", all[path].Reference
 		switch r, _ := splitReference(reference); {
 		case !r.Source.Managed():
-		case r.Source == SecretVault && !slices.ContainsFunc(u.Nodes, Reach.hasVault):
+		case r.Source == SecretVault && !slices.ContainsFunc(u.Nodes, func(n Reach) bool { return n.VaultAddress != "" }):
 			u.Problems.Add(path, input.CodeNodeIdentity, "no live node has the address of Vault, so no node can read %s; start nodes with "+
 				"--vault-address", input.Echo(reference))
 		case r.Source != SecretVault && r.Region() == "" && !slices.ContainsFunc(u.Nodes, Reach.hasRegion):
