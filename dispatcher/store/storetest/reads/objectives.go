@@ -3,6 +3,8 @@ package reads
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -361,12 +363,12 @@ func testObjectiveModel(_ *testing.T, f *wing) {
 				}
 			},
 			"end": func() {
-				if held, some := takeAny(open); some {
+				if held, some := takeAny(r, open); some {
 					f.began(held, time.Duration(rapid.Int64Range(0, 2000).Draw(r, "late"))*time.Millisecond)
 				}
 			},
 			"fail": func() {
-				if held, some := takeAny(open); some {
+				if held, some := takeAny(r, open); some {
 					f.Again(held, fixture.Failure(held.ScheduledAt.Add(time.Duration(rapid.Int64Range(0, 2000).Draw(r, "late"))*time.Millisecond)),
 						fixture.FailedUntil(l.now))
 				}
@@ -377,7 +379,7 @@ func testObjectiveModel(_ *testing.T, f *wing) {
 				}
 			},
 			"cancel": func() {
-				if held, some := takeAny(open); some {
+				if held, some := takeAny(r, open); some {
 					f.Must(f.CancelRun(f.Context(), held.String(), fixture.At(l.now)))
 				}
 			},
@@ -392,7 +394,10 @@ func testObjectiveModel(_ *testing.T, f *wing) {
 		}
 		l.pause(false)
 		l.now = l.now.Add(10 * time.Minute)
-		steps["retry"]()
+		for all := -1; len(open) > all; { // each adopts a few
+			all = len(open)
+			steps["retry"]()
+		}
 		for _, held := range open {
 			f.began(held, 5*time.Second)
 		}
@@ -412,12 +417,14 @@ func testObjectiveModel(_ *testing.T, f *wing) {
 }
 
 // takeAny takes one of some runs; false if there is none.
-func takeAny(runs map[string]run.HeldRun) (run.HeldRun, bool) {
-	for id, held := range runs {
-		delete(runs, id)
-		return held, true
+func takeAny(r *rapid.T, runs map[string]run.HeldRun) (held run.HeldRun, found bool) {
+	if len(runs) == 0 {
+		return held, false
 	}
-	return run.HeldRun{}, false
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(runs))).Draw(r, "run")
+	held = runs[id]
+	delete(runs, id)
+	return held, true
 }
 
 // direct counts the fires of a job in the ledger, one by one.
