@@ -381,6 +381,40 @@ func TestLongResultsAreReadUpToTheKeptSize(t *testing.T) {
 	}
 }
 
+// overlapping is an HTTP client whose request is written until after its response has begun, as net/http may write it.
+type overlapping struct{}
+
+func (overlapping) Do(r *http.Request) (*http.Response, error) {
+	sent, err := io.ReadAll(io.LimitReader(r.Body, r.ContentLength))
+	body := r.Body
+	answer := io.NopCloser(readerFunc(func(p []byte) (int, error) {
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			return 0, err // net/http closes the connection
+		}
+		n := copy(p, sent)
+		sent = nil
+		return n, map[bool]error{n == 0: io.EOF}[true]
+	}))
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: answer}, err
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestResponseThatBeginsBeforeTheRequestEndsIsRead(t *testing.T) {
+	t.Parallel()
+	i := invoke.New(invoke.Options{LoadAWS: func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "eu-central-1", HTTPClient: overlapping{}, Credentials: credentials.StaticCredentialsProvider{Value: nodeKey},
+		}, nil
+	}})
+	defer i.Close()
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != run.Succeeded || o.Response == nil || o.Response.Body == "" {
+		t.Errorf("outcome = %s %s: %s, want the response", o.State, o.Class, o.Error)
+	}
+}
+
 // The result of an invocation is unknown if its kept connection breaks.
 func TestInvocationIsSentOnceIfTheConnectionBreaks(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,8 +76,7 @@ func (a *clients[C]) attempt(
 	return outcome
 }
 
-// failed returns the outcome of an error, with its subject before it, without the addresses of AWS in the network of
-// the node.
+// failed returns the outcome of an error, with its subject before it, without the addresses of AWS in the network of the node.
 func failed(class run.Class, about string, err error) run.Outcome {
 	text, addresses := target.HideAddresses(err.Error(), netip.Addr{})
 	return attempt.FailedAt(class, about+text, addresses)
@@ -145,8 +145,7 @@ func apiErrorClass(code string, status int) run.Class {
 	return run.ClassOther
 }
 
-// credentialsClass distinguishes a role that may not be assumed, which a retry does not change, from
-// credentials that are not available at the moment.
+// credentialsClass distinguishes a role that may not be assumed, which a retry does not change, from credentials that are missing now.
 func credentialsClass(err error) run.Class {
 	if api, is := errors.AsType[smithy.APIError](err); is && (api.ErrorCode() == "AccessDenied" || api.ErrorCode() == "ValidationError") {
 		return run.ClassConfig
@@ -174,8 +173,7 @@ type client[C any] struct {
 	credentials aws.CredentialsProvider
 }
 
-// mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role is assumed again when it
-// is used again.
+// mostClients bounds the clients of a service that are kept. One takes some kilobytes; a role is assumed again when it is used again.
 const mostClients = 1000
 
 func newClients[C any](node *identity.Node, open func(aws.Config) C) *clients[C] {
@@ -220,25 +218,27 @@ func (a *clients[C]) newClient(ctx context.Context, call target.Call, region str
 	if loaded.Region == "" {
 		return nil, errors.New("neither the target nor the node names a region; set region, or AWS_REGION on the node")
 	}
+	loaded.HTTPClient = boundedClient{cmp.Or[aws.HTTPClient](loaded.HTTPClient, awshttp.NewBuildableClient())}
 	if call.Target.AssumeRole() != nil {
 		loaded.Credentials = aws.NewCredentialsCache(assumeForCall(loaded, call))
 	}
 	if loaded.Credentials == nil {
 		return nil, errors.New("the node has no AWS credentials") // the SDK would send the request unsigned
 	}
-	if loaded.HTTPClient == nil {
-		loaded.HTTPClient = awshttp.NewBuildableClient()
-	}
 	// Each attempt is one request: the engine retries, not the SDK.
-	loaded.Retryer, loaded.HTTPClient = func() aws.Retryer { return aws.NopRetryer{} }, boundedClient{loaded.HTTPClient}
+	loaded.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 	return &client[C]{service: a.open(loaded), credentials: loaded.Credentials}, nil
 }
 
 // boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response into memory, 6 MB
-// for each of hundreds of attempts.
+// for each of hundreds of attempts. It hides WriteTo of requests: the SDK closes a body when the response begins, and its
+// WriteTo then returns io.EOF, at which net/http closes the connection, so that the response, and the outcome, may be lost.
 type boundedClient struct{ aws.HTTPClient }
 
 func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
 	response, err := c.HTTPClient.Do(r)
 	if err == nil {
 		response.Body = struct {
