@@ -118,7 +118,7 @@ func idleRuns(f db.Flavor) string {
 // was not made is used again.
 const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 		CASE WHEN ` + repeats + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
+		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, ` + claimedAt + ` AS since,
 		'the node died' AS why, ` + adoptedRevision + `, b.now`
 
 // The form in which whichIdle compares the state keeps PostgreSQL from the index of runs by node.
@@ -269,7 +269,7 @@ func begunByDeadNodes(f db.Flavor) string {
 	return ` SELECT` + ChosenEnd(End{
 		status: `0`, State: `'lost'`, Class: `'other'`,
 		Message: `'the node died when the request may have been sent, and the job wants it at most once'`,
-	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
+	}) + `, r.node AS dead, COALESCE(r.started_at, ` + claimedAt + `) AS since, 'the node died' AS why, n.now
 	FROM n CROSS JOIN nodes AS o` + f.RunsOf(`o.id`, `r.state = 'running'`, ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`) + `
 	WHERE ` + mayHaveLeft + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 }

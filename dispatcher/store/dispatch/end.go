@@ -141,7 +141,7 @@ func chooseBegun(f db.Flavor) string {
 	return `SELECT` + ChosenEnd(End{
 		at: `b.now`, status: `0`, State: `'lost'`, Class: `'other'`,
 		Message: `'the request may have been sent, its node does not make it any more, and the job wants it at most once'`,
-	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node does not make it any more' AS why, b.now
+	}) + `, r.node AS dead, COALESCE(r.started_at, ` + claimedAt + `) AS since, 'the node does not make it any more' AS why, b.now
 	FROM b JOIN live_runs AS r ON` + db.Fence(f) + ` AND (r.state = 'running') = b.yes`
 }
 

@@ -204,7 +204,7 @@ const noWaitingAlert = `NOT (r.kind = 6 AND r.state IN ('queued', 'retrying'))`
 // $2 limit
 var SkippableRuns = ` SELECT` + ChosenEnd(End{State: `'lost'`, Class: `'other'`,
 	Message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
-		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+		r.node AS dead, COALESCE(r.started_at, ` + claimedAt + `) AS since, 'the database lost commits' AS why, n.now
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
 	WHERE i.rollback_choice = 'skip' AND r.node <> -3 AND ` + noWaitingAlert + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 

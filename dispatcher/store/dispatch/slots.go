@@ -71,8 +71,11 @@ func chooseCancelled(f db.Flavor) string {
 	FROM b JOIN live_runs AS r ON` + db.Fence(f)
 }
 
-// begunAt is when an attempt began whose node has not recorded that: as claimed, but a fire is claimed ahead of its time.
-const begunAt = `coalesce(c.of_started, CASE WHEN c.of_claimed > c.of_at THEN c.of_claimed ELSE c.of_at END)`
+// When an attempt began whose node has not recorded that: as claimed, but a fire is claimed ahead of its time.
+const (
+	begunAt   = `coalesce(c.of_started, CASE WHEN c.of_claimed > c.of_at THEN c.of_claimed ELSE c.of_at END)`
+	claimedAt = `CASE WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END`
+)
 
 // The row of a cancelled attempt can take a late result.
 const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,

@@ -33,21 +33,41 @@ func claimTests() tests {
 		"a node finds the runs that it holds":                   testHeld,
 		"a settlement records misfires and inserts catch-ups":   testSettle,
 		"a cancelled attempt began at its time at the earliest": testCancelledAhead,
+		"a lost attempt began at its time at the earliest":      testLostAhead,
 	}
 }
 
-// testCancelledAhead: a fire is claimed ahead, and its node has not recorded when the attempt began.
-func testCancelledAhead(t *testing.T, f *wing) {
+// claimAhead claims a fire ahead. Its node does not record when the attempt begins.
+func (f *wing) claimAhead() run.HeldRun {
+	f.Helper()
 	f.PutEvery("ahead", time.Minute)
 	next := f.NextAdvance()
-	won, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Advances: []dispatcher.Advance{next},
+	won, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: fixture.NodeA, Token: f.NextToken(), Advances: []dispatcher.Advance{next},
 		Now: next.Next.Add(-50 * time.Millisecond), Lead: 100 * time.Millisecond})
 	f.Must(won, err)
-	f.Must(f.CancelRun(t.Context(), won[0].String(), fixture.At(next.Next.Add(time.Second))))
-	attempts := f.RunOf(won[0].Key).Attempts
-	if len(attempts) != 1 || !attempts[0].StartedAt.Equal(next.Next) {
-		t.Errorf("attempts = %+v, want one that began at %s", attempts, next.Next)
+	return won[0]
+}
+
+func (f *wing) beganAsScheduled(held run.HeldRun) {
+	f.Helper()
+	if attempts := f.RunOf(held.Key).Attempts; len(attempts) != 1 || !attempts[0].StartedAt.Equal(held.ScheduledAt) {
+		f.Errorf("attempts = %+v, want one that began at %s", attempts, held.ScheduledAt)
 	}
+}
+
+func testCancelledAhead(_ *testing.T, f *wing) {
+	held := f.claimAhead()
+	f.Must(f.CancelRun(f.Context(), held.String(), fixture.At(held.ScheduledAt.Add(time.Second))))
+	f.beganAsScheduled(held)
+}
+
+func testLostAhead(_ *testing.T, f *wing) {
+	held := f.claimAhead()
+	if f.both() {
+		f.Must(f.Deregister(f.Context(), fixture.NodeA))
+	}
+	f.Must(f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 10, Now: fixture.Minutes(9)}))
+	f.beganAsScheduled(held)
 }
 
 // testAdvanceWithoutJob claims and settles fires without their job. Their triggers are quarantined, and the other fire

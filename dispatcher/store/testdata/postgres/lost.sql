@@ -16,7 +16,8 @@ chosen AS MATERIALIZED (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node died' AS why, n.now
   FROM n
   CROSS JOIN nodes AS o

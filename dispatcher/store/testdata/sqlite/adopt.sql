@@ -16,7 +16,8 @@ c AS (
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
-      ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why, CASE
+      ELSE r.node END AS dead, CASE WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at
+      ELSE r.scheduled_at END AS since, 'the node died' AS why, CASE
       WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
@@ -53,7 +54,8 @@ c AS (
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
-      ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why, CASE
+      ELSE r.node END AS dead, CASE WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at
+      ELSE r.scheduled_at END AS since, 'the node died' AS why, CASE
       WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at

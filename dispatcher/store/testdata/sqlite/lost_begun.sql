@@ -17,7 +17,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
@@ -52,7 +53,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
@@ -101,7 +103,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
@@ -141,7 +144,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
@@ -178,7 +182,8 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end,
       r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the request may have been sent, its node does not make it any more, and the job wants it at most once' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since,
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
       'the node does not make it any more' AS why, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at

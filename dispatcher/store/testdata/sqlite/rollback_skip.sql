@@ -13,8 +13,9 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
-      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
+      'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -45,8 +46,9 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
-      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
+      'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -82,8 +84,9 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
-      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
+      'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
@@ -116,8 +119,9 @@ c AS (
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, 'lost' AS of_state, 'other' AS of_class,
       'the database lost commits, and an operator chose to skip what was under way' AS of_error,
-      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, r.claimed_at,
-      r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+      r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
+      WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
+      'the database lost commits' AS why, n.now
   FROM n
   CROSS JOIN installation AS i
   JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
