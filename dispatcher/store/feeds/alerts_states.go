@@ -86,7 +86,7 @@ func (s *Store) changeStates(ctx context.Context, app, name string, c stateChang
 			if !known || !c.ack.Covers(one) {
 				continue
 			}
-			rule, _ := a.RuleOf(one, t.At)
+			rule, _ := j.RuleOf(j.Alerts[track.AlertID], j.Jobs[job], one)
 			next, made, changes := c.next(track, rule, by)
 			if changed[one] = changes; changes {
 				j.Set(id, j.Alerts[track.AlertID], j.Jobs[track.JobID], next, made)

@@ -191,10 +191,16 @@ func testAlertOfFailingJob(_ *testing.T, f *wing) {
 	f.Waits(late, fixture.WaitOf("sync", "down.example.com"))
 	f.Expect("notifications while it fails", f.watch(at.Add(40*time.Second)), 0)
 	f.Expect("events", inAnyOrder(f.alertEvents()), "[sync late firing failing], [sync no_success firing failing], sync failure firing")
+	_, err := f.AcknowledgeAlert(f.Context(), "shop", "night", alert.Acknowledgement{Job: "sync"}, fixture.At(at.Add(41*time.Second)))
+	f.Must(err)
+	f.Expect("what an acknowledgement tells", f.told("night"), "sync failure firing, sync failure acknowledged")
+	_, err = f.WithdrawAcknowledgement(f.Context(), "shop", "night", alert.Acknowledgement{Job: "sync"}, fixture.At(at.Add(42*time.Second)))
+	f.Must(err)
 	f.Ends("sync", run.Succeeded)
-	f.Expect("what is told once it succeeds", f.told("night"), "sync failure firing, sync failure resolved")
+	const told = "sync failure firing, sync failure acknowledged, sync failure resolved"
+	f.Expect("what is told once it succeeds", f.told("night"), told)
 	f.Expect("notifications of the run that still waits", f.watch(at.Add(2*time.Minute)), 1)
-	f.Expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved, sync late firing")
+	f.Expect("what is told in the end", f.told("night"), told+", sync late firing")
 }
 
 // A notification that waits for its next attempt is not lost with a rollback.
