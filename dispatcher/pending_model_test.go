@@ -35,7 +35,7 @@ func (l *ledger) trigger() (dispatcher.Trigger, *schedule.Schedule) {
 func (l *ledger) wait(d time.Duration) {
 	_, s := l.trigger()
 	if l.job.Enabled {
-		for _, at := range s.Between(l.now, l.now.Add(d), 100_000) {
+		for _, at := range timesBetween(s, l.now, l.now.Add(d), 100_000) {
 			l.scheduled[at] = true
 		}
 	}
@@ -72,7 +72,7 @@ func (l *ledger) declare(change func(*dispatcher.Job)) {
 		return // refused
 	}
 	for _, m := range missed {
-		for _, at := range was.Between(m.From.Add(-time.Millisecond), m.To, 100_000) {
+		for _, at := range timesBetween(was, m.From.Add(-time.Millisecond), m.To, 100_000) {
 			l.settled[at]++
 		}
 	}

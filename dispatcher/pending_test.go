@@ -230,7 +230,7 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left := len(s.Between(now, now.AddDate(1, 0, 0),
+			if left := len(timesBetween(s, now, now.AddDate(1, 0, 0),
 				10)); left != tt.left || instant(&got.AnchorAt) != tt.anchor || len(missed) > 0 {
 				t.Errorf("%s: %d fires left from anchor %s with %v, want %d from %s", name, left, instant(&got.AnchorAt),
 					decisions(missed), tt.left, tt.anchor)
@@ -246,4 +246,10 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 
 func startAt(at time.Time) func(*dispatcher.Trigger) {
 	return func(t *dispatcher.Trigger) { t.StartAt = &at }
+}
+
+// timesBetween is Between without what follows a search that is given up.
+func timesBetween(s *schedule.Schedule, a, b time.Time, limit int) []time.Time {
+	times, _ := s.Between(a, b, limit)
+	return times
 }

@@ -56,7 +56,7 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := make([]int64, len(got.Counts))
-			for _, at := range parsed.Between(now, counter.Until().Add(-time.Millisecond), 1_000_000) {
+			for _, at := range timesBetween(parsed, now, counter.Until().Add(-time.Millisecond), 1_000_000) {
 				step := int(at.Add(parsed.Delay(at)).Sub(got.From) / view.UpcomingStep)
 				want[min(step, len(want)-1)] += 2
 			}

@@ -214,19 +214,16 @@ func (s *Schedule) find(after int64, steps int) (next int64, left int, ok bool) 
 }
 
 // Between returns the instants in (a, b], in order: strictly after a, up to and including
-// b. It returns at most limit of them, the earliest; none when limit is not positive.
-func (s *Schedule) Between(a, b time.Time, limit int) []time.Time {
-	var out []time.Time
-	to := floorMilli(b)
-	for at := floorMilli(a); len(out) < limit; {
-		next, ok := s.nextMilli(at)
-		if !ok || next > to {
-			break
+// b. It returns at most limit of them, the earliest; none when limit is not positive. The error is that of Find.
+func (s *Schedule) Between(a, b time.Time, limit int) (out []time.Time, err error) {
+	for at := a; len(out) < limit; at = out[len(out)-1] {
+		next, ok, err := s.Find(at)
+		if err != nil || !ok || next.After(b) {
+			return out, err
 		}
-		out = append(out, time.UnixMilli(next).UTC())
-		at = next
+		out = append(out, next)
 	}
-	return out
+	return out, nil
 }
 
 // Count returns the number of instants in (a, b], but at most limit. For intervals it is

@@ -115,7 +115,7 @@ func TestNextReturnsTheFirstInstantAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			limit := max(len(tt.want), 1)
-			got := utc(mustParse(t, tt.spec).Between(instant(t, tt.from), farFuture, limit))
+			got := utc(timesBetween(mustParse(t, tt.spec), instant(t, tt.from), farFuture, limit))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("instants after %s (-want +got):\n%s", tt.from, diff)
 			}
@@ -175,7 +175,7 @@ func TestDaylightSavingFollowsTheRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tt.spec.Timezone = "Europe/Berlin"
-			got := utc(mustParse(t, tt.spec).Between(instant(t, tt.from), farFuture, len(tt.want)))
+			got := utc(timesBetween(mustParse(t, tt.spec), instant(t, tt.from), farFuture, len(tt.want)))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("instants after %s (-want +got):\n%s", tt.from, diff)
 			}
@@ -237,7 +237,7 @@ func TestBoundsAreInclusiveAndRepeatCountIsTheTotal(t *testing.T) {
 			if tt.spec.StartAt.IsZero() {
 				from = start
 			}
-			if diff := cmp.Diff(tt.want, utc(s.Between(from, farFuture, 10))); diff != "" {
+			if diff := cmp.Diff(tt.want, utc(timesBetween(s, from, farFuture, 10))); diff != "" {
 				t.Errorf("instants (-want +got):\n%s", diff)
 			}
 			if got := s.Count(from, farFuture, 10); got != len(tt.want) {
@@ -301,7 +301,7 @@ func TestCacheReturnsTheSameAsParse(t *testing.T) {
 					continue
 				}
 				from := time.Unix(1_800_000_000, 0)
-				if diff := cmp.Diff(utc(want.Between(from, farFuture, 3)), utc(got.Between(from, farFuture, 3))); diff != "" {
+				if diff := cmp.Diff(utc(timesBetween(want, from, farFuture, 3)), utc(timesBetween(got, from, farFuture, 3))); diff != "" {
 					t.Errorf("instants (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(want.Spec(), got.Spec()); diff != "" {
@@ -325,9 +325,15 @@ func TestSchedulesFireOnTheLastDayOfFarLeapYears(t *testing.T) {
 			}
 			from := time.Date(year, 12, 30, 12, 30, 0, 0, loc)
 			want := []string{from.AddDate(0, 0, 1).UTC().Format(time.RFC3339), from.AddDate(0, 0, 2).UTC().Format(time.RFC3339)}
-			if diff := cmp.Diff(want, utc(s.Between(from, farFuture, 2))); diff != "" {
+			if diff := cmp.Diff(want, utc(timesBetween(s, from, farFuture, 2))); diff != "" {
 				t.Errorf("%s %d (-want +got):\n%s", zone, year, diff)
 			}
 		}
 	}
+}
+
+// timesBetween is Between without what follows a search that is given up.
+func timesBetween(s *schedule.Schedule, a, b time.Time, limit int) []time.Time {
+	times, _ := s.Between(a, b, limit)
+	return times
 }

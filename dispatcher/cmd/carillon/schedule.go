@@ -82,18 +82,18 @@ func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from t
 	for _, warning := range parsed.Warnings(from) {
 		fmt.Fprintf(c.err, "warning: %s\n", warning.Message)
 	}
-	times := parsed.Between(from, farAway, s.Count)
+	times, failed := parsed.Between(from, farAway, s.Count)
 	for _, at := range times {
 		if _, err := fmt.Fprintf(c.out, "%s  %s\n", input.FormatInstant(at),
 			parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
 			return err
 		}
 	}
-	if len(times) < s.Count {
+	if failed == nil && len(times) < s.Count {
 		_, err := fmt.Fprintln(c.out, "none")
 		return err
 	}
-	return nil
+	return failed
 }
 
 // farAway is later than every scheduled time.
@@ -156,8 +156,11 @@ func (f flushFirst) Read(p []byte) (int, error) {
 func runQuery(cache *schedule.Cache, line string) string {
 	spec, from, n, err := parseQuery(strings.Split(line, "\t"))
 	var parsed *schedule.Schedule
+	var times []time.Time
 	if err == nil {
-		parsed, err = cache.Parse(spec)
+		if parsed, err = cache.Parse(spec); err == nil {
+			times, err = parsed.Between(from, farAway, n)
+		}
 	}
 	var problems input.Problems
 	switch {
@@ -172,7 +175,6 @@ func runQuery(cache *schedule.Cache, line string) string {
 		}
 		return "ERR\t" + problem.Code + "\t" + oneLine(problem.Message)
 	}
-	times := parsed.Between(from, farAway, n)
 	texts := make([]string, 0, len(times)+1)
 	for _, at := range times {
 		texts = append(texts, at.Format(time.RFC3339Nano))
@@ -377,12 +379,15 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 			if t.State == dispatcher.TriggerComplete {
 				continue
 			}
+			var found []upcoming
 			s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
+			if err == nil {
+				found, err = n.listed(s, t.NextFireTime, from, to)
+			}
 			if err != nil {
 				problems = append(problems, fmt.Sprintf("trigger %s/%s: %v", job.Name, name, err))
-				continue
 			}
-			for _, one := range n.listed(s, t.NextFireTime, from, to) {
+			for _, one := range found {
 				one.Job, one.Trigger, one.Held = job.Name, name, whyHeld(content.App, job, t, one.At)
 				all = append(all, one)
 			}
@@ -396,11 +401,11 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 }
 
 // listed returns the fires of one trigger. With a fixed delay, fires after next depend on the duration of the run.
-func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to time.Time) (found []upcoming) {
+func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to time.Time) (found []upcoming, err error) {
 	const most = 100_000
 	var times []time.Time
 	if _, delayed := s.FixedDelay(); !delayed {
-		times = s.Between(from, to, most)
+		times, err = s.Between(from, to, most)
 	} else if next != nil && next.After(from) && !next.After(to) {
 		times = []time.Time{*next}
 	}
@@ -415,7 +420,7 @@ func (n *nextCommand) listed(s *schedule.Schedule, next *time.Time, from, to tim
 		last := &found[len(found)-1]
 		last.More, last.Until = rest, &times[len(times)-1]
 	}
-	return found
+	return found, err
 }
 
 // whyHeld returns why fires of a trigger do not run at their time, or "".

@@ -135,6 +135,15 @@ func TestScheduleNextTakesACalendar(t *testing.T) {
 			t.Errorf("%s, %s: exit %d, want %d and %q:\n%s%s", tt.calendar, tt.on, code, tt.code, tt.want, out, errs)
 		}
 	}
+	minutes := filepath.Join(dir, "minutes.json")
+	if err := os.WriteFile(minutes, []byte(`{"rules":[{"from":"14:05","to":"14:07"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := carillon(t, nil, "schedule", "next", "0/30 * * * * ?", "--timezone=UTC", "--calendar="+minutes,
+		"--on-excluded=previous_day", "--from=2026-12-01T13:00:00Z")
+	if code == 0 || strings.Contains(out, "none") || !strings.Contains(errs, "steps") {
+		t.Errorf("a search that is given up: exit %d, %q, %q; want an error, and not that there is no fire", code, out, errs)
+	}
 	if _, errs, _ := carillon(t, nil, "schedule", "next", "0 8 1 * *"); !strings.Contains(errs, "note: without --timezone, times are in UTC") {
 		t.Errorf("without a zone:\n%s", errs)
 	}
