@@ -168,6 +168,8 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		there = object
 	case dispatcher.Calendar:
 		declared, err = calendarOf(r)
+		object.Timezone = cmp.Or(object.Timezone, utc)
+		there = object
 	case target.EndpointGroup:
 		var group target.EndpointGroup
 		group, err = groupOf(r)

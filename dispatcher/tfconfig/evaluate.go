@@ -43,7 +43,7 @@ func appOf(r *Resource) (access.App, error) {
 
 // calendarOf returns the calendar that a resource declares.
 func calendarOf(r *Resource) (dispatcher.Calendar, error) {
-	var calendar dispatcher.Calendar
+	calendar := dispatcher.Calendar{CalendarSpec: dispatcher.CalendarSpec{Timezone: utc}}
 	return calendar, decode(r.root.json(), &calendar)
 }
 

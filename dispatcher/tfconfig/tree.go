@@ -60,6 +60,11 @@ func resolve(t *dispatcher.Trigger, identity string) {
 	}
 	spec := parsed.Spec()
 	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
+	for _, at := range []*time.Time{t.StartAt, t.EndAt} {
+		if at != nil {
+			*at = at.UTC()
+		}
+	}
 }
 
 // jobTree returns the tree of a job from the server without values that the API recognises in the expressions by

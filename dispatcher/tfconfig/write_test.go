@@ -92,6 +92,31 @@ func TestWrittenFilesAreCleanAndEqual(t *testing.T) {
 	}
 }
 
+func TestRespeltValuesAreEqual(t *testing.T) {
+	t.Parallel()
+	c := content(t)
+	start := time.Date(2026, 12, 23, 23, 0, 0, 0, time.UTC)
+	for name, trigger := range c.Jobs[0].Triggers {
+		trigger.StartAt, trigger.EndAt = &start, new(start.AddDate(1, 0, 0))
+		c.Jobs[0].Triggers[name] = trigger
+	}
+	for i := range c.Calendars {
+		c.Calendars[i].Timezone = "UTC"
+	}
+	dir, text := written(t, c)
+	respelt := strings.NewReplacer("2026-12-23T23:00:00Z", "2026-12-24T00:00:00+01:00", "2027-12-23T23:00:00Z",
+		"2027-12-23T18:00:00-05:00", "  timezone    = \"UTC\"\n", "", "  timezone = \"UTC\"\n", "").Replace(text)
+	if !strings.Contains(respelt, "+01:00") || len(respelt) >= len(text)+100 {
+		t.Fatalf("nothing was respelt:\n%s", text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(respelt), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := compare(t, dir, c); len(found) > 0 {
+		t.Errorf("differences %+v, want none, of\n%s", found, respelt)
+	}
+}
+
 func compare(t *testing.T, dir string, c tfconfig.Content) []tfconfig.Difference {
 	t.Helper()
 	module, err := tfconfig.Load(dir)
