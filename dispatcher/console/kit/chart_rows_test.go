@@ -154,6 +154,9 @@ func TestStagesOfRuns(t *testing.T) {
 			run.Run{State: run.WaitingCallback, Attempt: 1, ClaimedAt: at(1), StartedAt: at(2)},
 			[]string{"claim 1s", "start 1s", "callback 1 58s waiting_callback open"},
 		},
+		"claimed by a node that has not said more": {
+			run.Run{State: run.Claimed, Attempt: 1, ClaimedAt: at(1)}, []string{"claimed 1m0s open"},
+		},
 		"queued":  {run.Run{State: run.Queued}, []string{"queue 1m0s open"}},
 		"skipped": {run.Run{State: run.Skipped, EndedAt: at(0)}, nil},
 	} {

@@ -33,6 +33,7 @@ const (
 	stageRetry    = "retry"    // between attempts
 	stageCallback = "callback" // an attempt that the target accepted and has not ended
 	stageQueue    = "queue"    // from the scheduled time or the latest attempt until now, with no node
+	stageClaimed  = "claimed"  // as queue, with a node, which has not said whether it waits there or is attempted
 	stageShards   = "shards"   // a broadcast, from its start until its last shard ended
 )
 
@@ -132,6 +133,8 @@ func waitOf(r run.Run) string {
 		return string(run.WaitSlot)
 	case r.WaitsFor != "":
 		return string(run.WaitCircuit)
+	case r.State == run.Claimed:
+		return stageClaimed
 	case r.State != run.Retrying || r.NextAttemptAt == nil:
 		return stageQueue
 	case r.Attempt == 0 && r.Waited != "":
