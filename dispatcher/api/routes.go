@@ -431,18 +431,14 @@ func (a *API) newMux() *http.ServeMux {
 	}
 	for path, methods := range allowed {
 		slices.Sort(methods)
-		mux.Handle(path, a.handle(route{Route: gate.Route{Path: path}, serve: wrongMethod(strings.Join(methods, ", "))}))
+		allow := strings.Join(methods, ", ")
+		mux.Handle(path, a.handle(route{Route: gate.Route{Path: path}, serve: func(_ *API, r *request) (response, error) {
+			return response{header: map[string]string{"Allow": allow}}, input.Refuse(input.CodeMethodNotServed,
+				"method %s is not supported here; supported methods: %s", input.Echo(r.Method), allow)
+		}}))
 	}
 	mux.Handle("/", a.handle(route{Route: gate.Route{Path: "/"}, serve: (*API).unknownRoute}))
 	return mux
-}
-
-func wrongMethod(allow string) func(*API, *request) (response, error) {
-	return func(_ *API, r *request) (response, error) {
-		return response{header: map[string]string{"Allow": allow}},
-			input.Refuse(input.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
-				input.Echo(r.Method), allow)
-	}
 }
 
 // unknownRoute has a code of its own, so that a client with a wrong endpoint does not conclude that

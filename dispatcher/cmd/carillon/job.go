@@ -90,7 +90,11 @@ func jobLines(l *lines, job dispatcher.Job) {
 		l.paragraph()
 		l.add("trigger", name)
 		l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
-		l.add("  state", stateCell(stateOfTrigger(t)))
+		state := string(t.State)
+		if !t.Enabled {
+			state = "disabled"
+		}
+		l.add("  state", stateCell(state))
 		l.add("  paused", pausedBy(t.Pause))
 		l.add("  error", t.Error)
 		l.add("  previous fire", t.PrevFireTime)
@@ -103,13 +107,6 @@ func jobLines(l *lines, job dispatcher.Job) {
 	for _, warning := range job.Warnings {
 		l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
 	}
-}
-
-func stateOfTrigger(t dispatcher.Trigger) string {
-	if !t.Enabled {
-		return "disabled"
-	}
-	return string(t.State)
 }
 
 // nextFireOf returns the next fire of a trigger. The list of jobs shows none for a paused one.

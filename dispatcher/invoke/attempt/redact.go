@@ -125,19 +125,9 @@ func ascii(text string) string {
 func inURL(text string) (all []string) {
 	query := url.QueryEscape(text)
 	for _, form := range []string{query, strings.ReplaceAll(query, "+", "%20"), url.PathEscape(text)} {
-		all = append(all, form, lowerEscapes(form))
+		all = append(all, form, escape.ReplaceAllStringFunc(form, strings.ToLower))
 	}
 	return all
-}
-
-func lowerEscapes(text string) string {
-	b := []byte(text)
-	for i := 0; i+2 < len(b); i++ {
-		if b[i] == '%' {
-			copy(b[i+1:i+3], strings.ToLower(text[i+1:i+3]))
-		}
-	}
-	return string(b)
 }
 
 // inHTML returns a text as in pages.
@@ -170,6 +160,7 @@ func inBase64(text string) (all []string) {
 
 // Patterns of likely secrets: AWS access key ids, bearer tokens, and values by their names.
 var (
+	escape      = regexp.MustCompile(`%..`) // in a URL
 	accessKey   = regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`)
 	bearer      = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`)
 	secretValue = regexp.MustCompile(
