@@ -130,17 +130,20 @@ func AddHolds(ctx context.Context, reader dispatcher.Revisions, misfires []dispa
 	}
 	for i := range misfires {
 		m := &misfires[i]
-		of := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.ID == m.TriggerID })
-		if of < 0 {
-			continue
+		if of := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.ID == m.TriggerID }); of >= 0 {
+			m.Reason = heldReason(&histories[of], holds[m.App], m)
 		}
-		var pauses []dispatcher.AppPause
-		if in, _ := histories[of].At(m.From); in != nil {
-			pauses = dispatcher.HeldBy(holds[m.App].Pauses, in.Labels)
-		}
-		m.Reason = holdsOf(&histories[of], holds[m.App], pauses).reasonOf(m, m.From, m.To)
 	}
 	return nil
+}
+
+// heldReason returns the reason of a misfire with what held its fires.
+func heldReason(history *dispatcher.TriggerHistory, app *dispatcher.AppHistory, m *dispatcher.Misfire) string {
+	var pauses []dispatcher.AppPause
+	if in, _ := history.At(m.From); in != nil {
+		pauses = dispatcher.HeldBy(app.Pauses, in.Labels)
+	}
+	return holdsOf(history, app, pauses).reasonOf(m, m.From, m.To)
 }
 
 // addHolds adds the steps of what held the trigger at the time, apart from changes of its definition.

@@ -71,7 +71,7 @@ func fit(cells []view.StripCell, now time.Time, query view.StripQuery) []view.St
 type gathered struct {
 	runs     map[string]*run.Run
 	misfires []dispatcher.Misfire
-	reasons  []dispatcher.Misfire // the same, with what held the fires
+	of       *explained
 }
 
 func (g gathered) find(_ context.Context, key run.Key) (*run.Run, error) {
@@ -83,7 +83,7 @@ func (g gathered) missed(_ context.Context, at time.Time) (*dispatcher.Misfire, 
 }
 
 func (g gathered) held(_ context.Context, m *dispatcher.Misfire) (string, error) {
-	return g.reasons[slices.IndexFunc(g.misfires, func(one dispatcher.Misfire) bool { return one == *m })].Reason, nil
+	return heldReason(&g.of.history, &g.of.app, m), nil
 }
 
 // gather reads the runs at some times and the catch-up runs of misfire decisions.
@@ -104,10 +104,7 @@ func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispa
 	if err != nil {
 		return err
 	}
-	found := gathered{map[string]*run.Run{}, misfires, slices.Clone(misfires)}
-	if err := AddHolds(ctx, reader, found.reasons); err != nil {
-		return err
-	}
+	found := gathered{map[string]*run.Run{}, misfires, of}
 	for i := range runs {
 		found.runs[runs[i].ID] = &runs[i]
 	}
