@@ -157,9 +157,9 @@ func (j *judge) checkLoss(t try) {
 	}
 }
 
-// maxAttempt is how long, besides some recoveries and what the machine stalled, an attempt may be neither over nor known to be lost:
-// a request's timeout, a node's death, those of all who would have noticed and a database that is away
-// for a while come after one another.
+// maxAttempt is how long, in milliseconds, besides some recoveries and stalls of the machine, an attempt may be neither
+// over nor known to be lost: a request's timeout, a node's death, those of all who would have noticed and a database that
+// is away for a while come after one another.
 const maxAttempt = 7_000
 
 // checkOutcome requires that a run ended as its job's delivery allows.
