@@ -16,6 +16,7 @@ import (
 
 // TestMain removes the shared directory.
 func TestMain(m *testing.M) {
+	need.NoSettings()
 	m.Run()
 	_ = os.RemoveAll(scratch())
 }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // bench is what all tests share: clients, provider binaries and copies of the modules.
@@ -26,6 +28,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	need.NoSettings()
 	bench = newWorkbench(dir)
 	return m.Run()
 }

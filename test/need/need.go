@@ -5,6 +5,8 @@ package need
 import (
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +20,17 @@ func Missing(t testing.TB, what string) {
 		t.Fatalf("%s; with CI=true that is a failure", what)
 	}
 	t.Skipf("SKIPPED: %s", what)
+}
+
+// NoSettings removes the settings of Carillon's programs from the environment, so that tests do not depend on those of this machine.
+// TestMain calls it. It leaves what tests themselves read.
+func NoSettings() {
+	read := []string{"CARILLON_TERRAFORM", "CARILLON_TOFU", "CARILLON_POSTGRES", "CARILLON_AWS_PROVIDER_STUB"}
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CARILLON_") && !slices.Contains(read, name) {
+			_ = os.Unsetenv(name) // fails for names that no variable has
+		}
+	}
 }
 
 // Step assigns a test to a step of "make check", by the name of the step in tools/check/steps.go.

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // version will never be released. It has no suffix, because clients accept a version with a suffix
@@ -48,6 +50,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
+		need.NoSettings()
 		built = newBuildings(dir)
 		return m.Run()
 	}())

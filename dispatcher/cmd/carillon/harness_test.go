@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 		binaries = dir
-		// The tests do not use the settings of this machine.
+		need.NoSettings()
 		if err := errors.Join(os.Setenv("CARILLON_ENV_FILE", ""), os.Unsetenv("CARILLON_TOFU")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
