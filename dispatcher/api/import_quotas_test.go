@@ -22,8 +22,6 @@ func evilImport(lists string) string {
 // The quotas of an app apply before its import is decoded: a list of a million empty objects would take hundreds of
 // times its size.
 func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
-	w := newWorld(t, api.Options{})
-	w.token = w.newToken("evil", []access.Scope{access.ScopeImport, access.ScopeWrite, access.ScopeRead}, "evil")
 	for name, tt := range map[string]struct{ body, want string }{
 		"empty jobs":         {evilImport(`"jobs":` + manyOf(1_000_000, `{}`)), "/jobs bound_quota"},
 		"jobs with a target": {evilImport(`"jobs":` + manyOf(400_000, `{"job":{"target":{"webhook":{}}}}`)), "/jobs bound_quota"},
@@ -36,6 +34,8 @@ func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest
 		"no more, and a problem in each": {evilImport(`"jobs":` + manyOf(5_000, `{"job":{"nickname":"`+strings.Repeat("x", 100)+`"}}`)),
 			"/jobs/0/job/nickname json_unknown_field"},
 	} {
+		w := newWorld(t, api.Options{}) // of its own: on a busy machine, one app may not use a node for as long as all of them take
+		w.token = w.newToken("evil", []access.Scope{access.ScopeImport, access.ScopeWrite, access.ScopeRead}, "evil")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		got := w.do(http.MethodPost, "/v1/apps/evil/import", tt.body)
