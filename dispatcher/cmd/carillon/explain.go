@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -46,17 +47,19 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	}
 	var all []verify.Explanation
 	for _, trigger := range slices.Sorted(maps.Keys(zones)) {
-		from, until, most, err := periodOf(text, time.Now(), zones[trigger])
+		periods, err := periodsOf(text, time.Now(), zones[trigger])
 		if err != nil {
 			return &usageError{err}
 		}
-		found, err := explain(from, until, most, func(at time.Time) (verify.Explanation, error) {
-			return api.Explain(ctx, names[0], job.Name, trigger, at)
-		})
-		if err != nil {
-			return err
+		for _, asked := range periods {
+			found, err := explain(asked, func(at time.Time) (verify.Explanation, error) {
+				return api.Explain(ctx, names[0], job.Name, trigger, at)
+			})
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
 		}
-		all = append(all, found...)
 	}
 	if err := e.print(c, all); err != nil {
 		return err
@@ -123,54 +126,86 @@ func (job formerJob) zonesOf(names []string, text string) (map[string]string, er
 	return nil, dispatcher.NotFound("trigger", strings.Join(names, "/"))
 }
 
-// periodOf parses the time of a command by the clock of a zone. All fires of a day are meant, the first one since some time ago, or
-// else the one at from, which is until, too.
-func periodOf(text string, now time.Time, zone string) (from, until time.Time, most int, err error) {
+// period is what the time of a command asks for: fires from one time until another, at most some of them. If both are the same,
+// what happened at this time is asked for, whether or not a fire was due.
+type period struct {
+	from, until time.Time
+	most        int
+}
+
+// periodsOf parses the time of a command by the clock of a zone, as schedules do. All fires of a day are meant, the first one since
+// some time ago, or what happened at a time. A local time that daylight saving skips is the end of the gap, when a schedule with
+// gap = "next" fires; one that it repeats is two periods, one for each pass.
+func periodsOf(text string, now time.Time, zone string) ([]period, error) {
 	if at, err := input.ParseInstant(text); err == nil {
-		return at, at, 1, nil
+		return []period{{at, at, 1}}, nil
 	}
 	if at, err := moment(text, now); err == nil && text != "" {
-		return at, dispatcher.EndOfTime, 1, nil
+		return []period{{at, dispatcher.EndOfTime, 1}}, nil
 	}
-	location, err := locationOf(cmp.Or(zone, "UTC"))
+	zone = cmp.Or(zone, "UTC")
+	location, err := locationOf(zone)
 	if err != nil {
-		return from, until, 0, err
+		return nil, err
 	}
 	day, clock, _ := strings.Cut(strings.Replace(text, "T", " ", 1), " ")
 	if strings.Contains(day, ":") {
 		day, clock = "today", day
 	}
-	from = now.In(location)
+	year, month, date := now.In(location).Date()
+	named := time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
 	if day == "yesterday" {
-		from = from.AddDate(0, 0, -1)
+		named = named.AddDate(0, 0, -1)
 	} else if day != "today" {
-		from, err = time.ParseInLocation(time.DateOnly, day, location)
+		named, err = time.Parse(time.DateOnly, day)
 	}
 	at, errClock := time.Parse(time.TimeOnly, (clock + ":00:00:00")[:max(len(clock), len(time.TimeOnly))])
 	if err != nil || clock != "" && errClock != nil {
-		return from, until, 0, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 "+
-			"or -2h", input.Echo(text))
+		return nil, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 or -2h",
+			input.Echo(text))
 	}
-	year, month, date := from.Date()
-	from = time.Date(year, month, date, at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), location)
-	if clock == "" {
-		return from, time.Date(year, month, date+1, 0, 0, 0, 0, location), 24, nil
+	first, last, err := passesOf(named, at, zone)
+	switch {
+	case err != nil:
+		return nil, err
+	case clock == "":
+		next, _, err := passesOf(named.AddDate(0, 0, 1), at, zone)
+		return []period{{first, next, 24}}, err
+	case first.Equal(last):
+		return []period{{first, first, 1}}, nil
 	}
-	return from, from, 1, nil
+	return []period{{first, first, 1}, {last, last, 1}}, nil
+}
+
+// passesOf returns when the clock of a zone first and last shows a time of a day, or when the gap ends if it skips this time.
+func passesOf(day, clock time.Time, zone string) (first, last time.Time, err error) {
+	of := func(overlap schedule.Overlap) (time.Time, error) {
+		once, err := schedule.Parse(schedule.Spec{Expression: day.Format("2006-01-02T") + clock.Format("15:04:05.999"),
+			Dialect: schedule.DialectAt, Timezone: zone, Overlap: overlap})
+		if err != nil {
+			return time.Time{}, err
+		}
+		at, _ := once.Next(time.Time{})
+		return at, nil
+	}
+	if first, err = of(schedule.OverlapFirst); err == nil {
+		last, err = of(schedule.OverlapLast)
+	}
+	return first, last, err
 }
 
 // explain explains the fires in a period, or its beginning if it has none.
-func explain(from, until time.Time, most int, find func(time.Time) (verify.Explanation, error)) (all []verify.Explanation, err error) {
-	for {
+func explain(asked period, find func(time.Time) (verify.Explanation, error)) (all []verify.Explanation, err error) {
+	for from := asked.from; ; {
 		found, err := find(from)
 		if err != nil {
 			return nil, err
 		}
-		more := found.NextAt != nil && found.NextAt.Before(until)
+		more := found.NextAt != nil && found.NextAt.Before(asked.until)
 		if found.Verdict != verify.VerdictNone || !more && len(all) == 0 {
 			all = append(all, found)
 		}
-		if !more || len(all) == most {
+		if !more || len(all) == asked.most {
 			return all, nil
 		}
 		from = *found.NextAt

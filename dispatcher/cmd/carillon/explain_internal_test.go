@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -11,10 +12,11 @@ func TestTimesOfCommandsAreThoseOfTheTriggersClock(t *testing.T) {
 	day := func(date int, clock string) string {
 		return time.Date(2026, 3, date, 0, 0, 0, 0, time.UTC).Format("2006-01-02T") + clock
 	}
-	if from, _, _, err := periodOf("06:00:05.587", now, "Europe/Berlin"); err != nil || from.UTC().Format("15:04:05.000") != "04:00:05.587" {
-		t.Errorf("06:00:05.587: from %s, error %v, want its milliseconds", from, err)
-	}
-	for text, want := range map[string][2]string{ // from and until, in UTC
+	for text, want := range map[string][]string{ // from and until of each period, in UTC
+		"06:00:05.587":              {day(29, "04:00:05.587"), day(29, "04:00:05.587")},
+		"02:30":                     {day(29, "01:00:00"), day(29, "01:00:00")}, // skipped: the end of the gap
+		"2026-10-25 02:30":          {"2026-10-25T00:30:00", "2026-10-25T00:30:00", "2026-10-25T01:30:00", "2026-10-25T01:30:00"},
+		"2026-10-25":                {"2026-10-24T22:00:00", "2026-10-25T23:00:00"},
 		"2026-03-28T06:00:00+01:00": {day(28, "05:00:00"), day(28, "05:00:00")},
 		"06:00":                     {day(29, "04:00:00"), day(29, "04:00:00")},
 		"06:00:05":                  {day(29, "04:00:05"), day(29, "04:00:05")},
@@ -28,14 +30,22 @@ func TestTimesOfCommandsAreThoseOfTheTriggersClock(t *testing.T) {
 		"2h ago":                    {day(29, "10:00:00"), "9999-12-31T00:00:00"},
 		"2h":                        {day(29, "10:00:00"), "9999-12-31T00:00:00"},
 	} {
-		from, until, _, err := periodOf(text, now, "Europe/Berlin")
-		got := [2]string{from.UTC().Format("2006-01-02T15:04:05"), until.UTC().Format("2006-01-02T15:04:05")}
-		if err != nil || got != want {
+		periods, err := periodsOf(text, now, "Europe/Berlin")
+		var got []string
+		for _, p := range periods {
+			got = append(got, p.from.UTC().Format("2006-01-02T15:04:05.999"), p.until.UTC().Format("2006-01-02T15:04:05.999"))
+		}
+		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, error %v, want %v", text, got, err, want)
 		}
 	}
+	// On 2027-03-28 the clock of Beirut goes from 00:00 to 01:00.
+	beirut, err := periodsOf("2027-03-28", now, "Asia/Beirut")
+	if err != nil || beirut[0].from.UTC().Format("2006-01-02T15:04") != "2027-03-27T22:00" {
+		t.Errorf("a day without midnight: %v, error %v, want it to begin at 2027-03-27T22:00Z", beirut, err)
+	}
 	for _, text := range []string{"", "noon", "25:00", "06", "yesterday noon", "2026-02-30", "2026-03-28 24:00", "tomorrow"} {
-		if _, _, _, err := periodOf(text, now, "Europe/Berlin"); err == nil {
+		if _, err := periodsOf(text, now, "Europe/Berlin"); err == nil {
 			t.Errorf("%q is taken, want an error", text)
 		}
 	}
