@@ -361,19 +361,8 @@ func (x excluding) next(after int64, steps int) (at int64, left int, ok bool) {
 // nextMoved is next with each excluded fire moved to the end of its excluded stretch. If after
 // lies in an excluded stretch, an earlier fire of that stretch is still to come.
 func (x excluding) nextMoved(after int64, steps int) (at int64, left int, ok bool) {
-	from, excluded, left := x.calendar.excludedFrom(after, steps)
-	if excluded {
-		start := max(x.start, 0) // no source has instants before 1970
-		for from > start && left >= 0 {
-			var earlier int64
-			if earlier, ok, left = x.calendar.excludedFrom(from-1, left); !ok {
-				break
-			}
-			from = earlier
-		}
-		if left < 0 {
-			return after, left, false
-		}
+	from, excluded, left := x.stretch(after, steps)
+	if excluded && left >= 0 {
 		at, left, ok = x.source.next(max(from, x.start)-1, left)
 		if ok && at <= after {
 			return x.included(after, left)
@@ -386,6 +375,19 @@ func (x excluding) nextMoved(after int64, steps int) (at int64, left int, ok boo
 		return at, left, false
 	}
 	return x.included(at, left)
+}
+
+// stretch returns the beginning of the excluded stretch that contains t, or an instant before all fires.
+func (x excluding) stretch(t int64, steps int) (from int64, excluded bool, left int) {
+	from, excluded, left = x.calendar.excludedFrom(t, steps)
+	for excluded && from > max(x.start, 0) && left >= 0 { // no source has instants before 1970
+		earlier, more, rest := x.calendar.excludedFrom(from-1, left)
+		if left = rest; !more {
+			break
+		}
+		from = earlier
+	}
+	return from, excluded, left
 }
 
 // included returns the first included instant at or after t.

@@ -250,16 +250,22 @@ func TestMovingByDaysAgreesWithMovingEachFire(t *testing.T) {
 			time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC),
 		}).Draw(t, "around").Add(time.Duration(rapid.IntRange(0, 6000).Draw(t, "minutes")) * time.Minute)
 		b := a.AddDate(0, 0, 9)
-		var want []string
-		for _, fire := range timesBetween(mustParse(t, plain), a.AddDate(0, 0, -105), b.AddDate(0, 0, 105), 1<<20) {
-			if to, ok := movedByDays(fire, calendar, loc, days, plain.Gap); ok && to.After(a) && !to.After(b) {
-				want = append(want, to.UTC().Format(time.RFC3339))
-			}
-		}
-		slices.Sort(want)
 		with := plain
 		with.Calendar, with.OnExcluded = calendar, on
 		s := mustParse(t, with)
+		var want []string
+		for _, fire := range timesBetween(mustParse(t, plain), a.AddDate(0, 0, -105), b.AddDate(0, 0, 105), 1<<20) {
+			to, ok := movedByDays(fire, calendar, loc, days, plain.Gap)
+			if ok && to.After(a) && !to.After(b) {
+				want = append(want, to.UTC().Format(time.RFC3339))
+			}
+			if got, moved := s.MovedTo(fire); fire.After(a) && !fire.After(b) && (moved != (ok && !to.Equal(fire)) || moved && !got.Equal(to)) {
+				if _, _, err := s.Find(to.Add(-time.Millisecond)); err == nil {
+					t.Fatalf("%+v: %s moves to %s (%t), want %s (%t)", with, fire, got, moved, to, ok)
+				}
+			}
+		}
+		slices.Sort(want)
 		var got []string
 		for at := a; ; {
 			next, ok, err := s.Find(at)
@@ -273,6 +279,14 @@ func TestMovingByDaysAgreesWithMovingEachFire(t *testing.T) {
 				t.Fatalf("%+v: the fire after %s is %s", with, at, next)
 			}
 			got = append(got, next.Format(time.RFC3339))
+			switch origin, moved := s.MovedFrom(next); {
+			case moved == mustParse(t, plain).Matches(next):
+				t.Fatalf("%+v: the fire at %s is moved: %t", with, next, moved)
+			case moved:
+				if to, _ := s.MovedTo(origin); !to.Equal(next) {
+					t.Fatalf("%+v: %s comes from %s, which moves to %s", with, next, origin, to)
+				}
+			}
 			at = next
 		}
 		if diff := cmp.Diff(slices.Compact(want), got); diff != "" {

@@ -69,6 +69,10 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 		due := e.At.Add(parsed.Delay(e.At))
 		e.DueAt = &due
 		if span != nil {
+			if from, moved := parsed.MovedFrom(e.At); moved {
+				e.step(e.At, "moved here from %s, which calendar %s excludes (on_excluded = %q)", input.FormatInstant(from),
+					input.Echo(revision.Calendar), revision.OnExcluded)
+			}
 			e.step(e.At, "scheduled; due at %s", input.FormatInstant(due))
 			return span, nil
 		}
@@ -214,7 +218,9 @@ func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevisio
 		}
 		if s.Matches(e.At) {
 			e.Reason = tried.reason
-			e.excluded = tried.revision == &unbounded
+			if e.excluded = tried.revision == &unbounded; e.excluded {
+				e.Reason += movedBy(parsed, e.At)
+			}
 			return nil
 		}
 	}
@@ -222,6 +228,19 @@ func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevisio
 		e.Reason = fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire", local, in.Timezone)
 	}
 	return nil
+}
+
+// movedBy says what on_excluded makes of a fire that the calendar excludes, unless it skips the fire.
+func movedBy(s *schedule.Schedule, at time.Time) string {
+	on := s.Spec().OnExcluded
+	to, moved := s.MovedTo(at)
+	switch {
+	case moved:
+		return fmt.Sprintf(", and on_excluded = %q moves it to %s", on, input.FormatInstant(to))
+	case on.MovesByDays():
+		return fmt.Sprintf(", and on_excluded = %q finds no day for it", on)
+	}
+	return ""
 }
 
 // skippedBySaving reports whether the clock jumps forward at a time over local times of a schedule, and the first.

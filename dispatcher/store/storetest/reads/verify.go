@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest/fixture"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/dispatcher/view"
@@ -313,6 +314,53 @@ func testExplainWithinTheSecond(t *testing.T, f *wing) {
 	} {
 		if got := f.Explain("tick", at, fixture.Minutes(3)); got != want {
 			t.Errorf("at %s: got %q, want %q", at.Sub(fixture.T0), got, want)
+		}
+	}
+}
+
+// A fire that a calendar moves is explained at both of its times.
+func testExplainMovedFires(t *testing.T, f *wing) {
+	ctx, first := t.Context(), fixture.T0.Truncate(24*time.Hour) // 1 May 2026
+	f.DeclareCalendar(fixture.Calendar("freeze", schedule.CalendarRule{Dates: []string{"05-02", "05-06/12-31"}}), fixture.T0)
+	at := func(day, hour int) time.Time { return first.AddDate(0, 0, day-1).Add(time.Duration(hour) * time.Hour) }
+	for on, times := range map[schedule.OnExcluded]map[time.Time]string{
+		schedule.OnExcludedNextDay: {
+			at(2, 11): `none: calendar "freeze" excludes it, and on_excluded = "next_day" moves it to 2026-05-03T11:00:00.000Z`,
+			at(3, 11): `run: its run ended as succeeded at attempt 1; moved here from 2026-05-02T11:00:00.000Z, which calendar ` +
+				`"freeze" excludes (on_excluded = "next_day")`,
+			at(6, 11): `none: calendar "freeze" excludes it, and on_excluded = "next_day" finds no day for it`,
+			at(4, 11): `none: "0 11 2,6 5 *" in UTC does not fire at this time`,
+		},
+		schedule.OnExcludedPreviousDay: {
+			at(2, 11): `none: calendar "freeze" excludes it, and on_excluded = "previous_day" moves it to 2026-05-01T11:00:00.000Z`,
+			at(5, 11): `run: its run ended as succeeded at attempt 1; moved here from 2026-05-06T11:00:00.000Z, which calendar ` +
+				`"freeze" excludes (on_excluded = "previous_day")`,
+		},
+		schedule.OnExcludedNextIncluded: {
+			at(2, 11): `none: calendar "freeze" excludes it, and on_excluded = "next_included" moves it to 2026-05-03T00:00:00.000Z`,
+			at(3, 0): `run: its run ended as succeeded at attempt 1; moved here from 2026-05-02T11:00:00.000Z, which calendar ` +
+				`"freeze" excludes (on_excluded = "next_included")`,
+		},
+		schedule.OnExcludedSkip: {at(2, 11): `none: calendar "freeze" excludes it`},
+	} {
+		name := "tick-" + strings.ReplaceAll(string(on), "_", "-")
+		tick := fixture.Every(time.Minute, fixture.T0)
+		tick.Expression, tick.Timezone, tick.StartAt = "0 11 2,6 5 *", "UTC", nil
+		tick.Calendar, tick.OnExcluded = "freeze", on
+		f.Put(fixture.Job(name, map[string]dispatcher.Trigger{"tick": tick}), fixture.T0)
+		f.FireUntil(at(8, 0))
+		for at, want := range times {
+			e, err := verify.Explain(ctx, f.Store, verify.ExplainQuery{App: "shop", Job: name, Trigger: "tick", At: at, Now: first.AddDate(0, 0, 8)})
+			f.Must(err)
+			got := string(e.Verdict) + ": " + e.Reason
+			for _, step := range e.Steps {
+				if strings.HasPrefix(step.What, "moved") {
+					got += "; " + step.What
+				}
+			}
+			if got != want {
+				t.Errorf("%s at %s: got %q, want %q", on, at, got, want)
+			}
 		}
 	}
 }

@@ -31,6 +31,7 @@ func readTests() tests {
 		"explain remembers what held a fire":    testExplainHolds,
 		"a pause of some missed fires":          testExplainPauseOfSomeFires,
 		"explain finds a time without its ms":   testExplainWithinTheSecond,
+		"explain fires that a calendar moves":   testExplainMovedFires,
 		"explain says what the definition was":  testExplainDefinitions,
 	}
 }
