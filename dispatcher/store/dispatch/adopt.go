@@ -119,7 +119,10 @@ func idleRuns(f db.Flavor) string {
 const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 		CASE WHEN ` + repeats + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
 		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, ` + claimedAt + ` AS since,
-		'the node died' AS why, ` + adoptedRevision + `, b.now`
+		(SELECT ` + whyGone + ` FROM nodes AS o WHERE o.id = r.node) AS why, ` + adoptedRevision + `, b.now`
+
+// whyGone says what became of a dead node o. One that stopped had no time left for the attempt.
+const whyGone = `CASE WHEN o.deregistered THEN 'the node stopped' ELSE 'the node died' END`
 
 // The form in which whichIdle compares the state keeps PostgreSQL from the index of runs by node.
 const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
@@ -268,8 +271,8 @@ func noteEmpty(f db.Flavor) string {
 func begunByDeadNodes(f db.Flavor) string {
 	return ` SELECT` + ChosenEnd(End{
 		status: `0`, State: `'lost'`, Class: `'other'`,
-		Message: `'the node died when the request may have been sent, and the job wants it at most once'`,
-	}) + `, r.node AS dead, COALESCE(r.started_at, ` + claimedAt + `) AS since, 'the node died' AS why, n.now
+		Message: whyGone + ` || ' when the request may have been sent, and the job wants it at most once'`,
+	}) + `, r.node AS dead, COALESCE(r.started_at, ` + claimedAt + `) AS since, ` + whyGone + ` AS why, n.now
 	FROM n CROSS JOIN nodes AS o` + f.RunsOf(`o.id`, `r.state = 'running'`, ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`) + `
 	WHERE ` + mayHaveLeft + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 }

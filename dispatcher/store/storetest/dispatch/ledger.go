@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -117,7 +118,9 @@ func testAdopt(t *testing.T, f *wing) {
 	ctx := t.Context()
 	held := f.ClaimOne("tick")
 	query := dispatcher.AdoptQuery{Node: fixture.NodeB, Token: fixture.Token2, Limit: 10, Now: fixture.T0.Add(5 * time.Minute)}
+	why := "the node died"
 	if f.both() {
+		why = "the node stopped"
 		if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
 			t.Errorf("adopt from the living: got %v, %v, want none", got, err)
 		}
@@ -166,7 +169,7 @@ func testAdopt(t *testing.T, f *wing) {
 	want := []run.Attempt{
 		{
 			Attempt: 1, Node: fixture.NodeA, State: run.Lost, StartedAt: fixture.T0.Add(time.Minute), EndedAt: query.Now,
-			Class: run.ClassOther, Error: "the node died", Late: &late,
+			Class: run.ClassOther, Error: why, Late: &late,
 		},
 		{Attempt: 2, Node: fixture.NodeB, State: run.Succeeded, StartedAt: done.StartedAt, EndedAt: done.EndedAt, HTTPStatus: 200},
 	}
@@ -361,7 +364,8 @@ func testBegin(t *testing.T, f *wing) {
 	if n, err := f.FailLostRuns(ctx, fixture.T0.Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("lost runs: got %d, %v, want 1", n, err)
 	}
-	if r := f.RunOf(begun.Key); r.State != run.Lost || r.EndedAt == nil || !r.EndedAt.Equal(fixture.T0.Add(time.Hour)) {
+	if r := f.RunOf(begun.Key); r.State != run.Lost || r.EndedAt == nil || !r.EndedAt.Equal(fixture.T0.Add(time.Hour)) ||
+		!strings.HasPrefix(r.Error, "the node stopped when the request may have been sent") || r.Attempts[0].Error != "the node stopped" {
 		t.Errorf("a run lost with its node: got %+v, want it lost", r)
 	}
 	// The node was only slow: its result is kept next to the run and does not overwrite it.

@@ -17,8 +17,12 @@ chosen AS MATERIALIZED (
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision <= abs(r.revision) OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
       ELSE r.node END AS dead, CASE WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at
-      ELSE r.scheduled_at END AS since, 'the node died' AS why, CASE
-      WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision, b.now
+      ELSE r.scheduled_at END AS since, (
+    SELECT CASE WHEN o.deregistered THEN 'the node stopped' ELSE 'the node died' END
+    FROM nodes AS o
+    WHERE o.id = r.node
+  ) AS why, CASE WHEN j.deleted_at IS NULL THEN j.revision ELSE -j.revision END AS job_revision,
+      b.now
   FROM b
   CROSS JOIN LATERAL (
     SELECT r.*

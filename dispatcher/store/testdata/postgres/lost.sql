@@ -14,11 +14,12 @@ chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
       r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
-      r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
-      'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
+      r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class, CASE
+      WHEN o.deregistered THEN 'the node stopped'
+      ELSE 'the node died' END || ' when the request may have been sent, and the job wants it at most once' AS of_error,
       r.waited AS of_waited, r.node AS dead, COALESCE(r.started_at, CASE
       WHEN r.claimed_at > r.scheduled_at THEN r.claimed_at ELSE r.scheduled_at END) AS since,
-      'the node died' AS why, n.now
+      CASE WHEN o.deregistered THEN 'the node stopped' ELSE 'the node died' END AS why, n.now
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN LATERAL (
