@@ -53,9 +53,11 @@ func (c *connection) flattenJob(diags *diag.Diagnostics, job dispatcher.Job, pri
 		m["retry"] = retryRows.ObjectOf(retryRows.Flatten(diags, &job.Retry, binding.In(prior["retry"])))
 	}
 	labels, written := map[string]string{}, prior.Map("labels").Elements()
+	var e binding.Expander
+	had := e.StringMap("", prior.Map("labels_all")) // with the default labels at the last apply, which may be others by now
 	for name, value := range job.Labels {
 		_, here := written[name]
-		if byDefault, is := c.labels[name]; here || !is || byDefault != value {
+		if here || c.labels[name] != value && had[name] != value {
 			labels[name] = value
 		}
 	}

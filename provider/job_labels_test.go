@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 
@@ -41,6 +42,14 @@ func TestJobsHaveTheirLabelsAndThoseOfTheProvider(t *testing.T) {
 		resource.TestStep{
 			Config: f.configWith(defaults, plain), Check: has(input.Labels{"repository": "infra", "team": "platform"}),
 		},
+		resource.TestStep{ // other default labels are a change of the configuration, not of the job
+			Config:           f.configWith("\n"+`default_labels = { repository = "infra", team = "core" }`, plain),
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate), noDrift{}),
+			Check:            has(input.Labels{"repository": "infra", "team": "core"}),
+		},
+		resource.TestStep{
+			Config: f.configWith(defaults, plain), Check: has(input.Labels{"repository": "infra", "team": "platform"}),
+		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
 			ImportStateVerifyIgnore: []string{"revision"}, Config: f.configWith(defaults, plain),
@@ -56,4 +65,13 @@ func TestJobsHaveTheirLabelsAndThoseOfTheProvider(t *testing.T) {
 		},
 		resource.TestStep{Config: f.config(plain)},
 	)
+}
+
+// noDrift demands that the refresh of a plan found nothing changed.
+type noDrift struct{}
+
+func (noDrift) CheckPlan(_ context.Context, req plancheck.CheckPlanRequest, resp *plancheck.CheckPlanResponse) {
+	for _, changed := range req.Plan.ResourceDrift {
+		resp.Error = fmt.Errorf("%s drifted from %v to %v", changed.Address, changed.Change.Before, changed.Change.After)
+	}
 }
