@@ -253,10 +253,16 @@ func (q request[T]) prepare(r *resty.Request) *resty.Request {
 	return r
 }
 
+// errNoName is about a path without one of its names. The server would answer for another path, or say that there is none.
+var errNoName = errors.New("a name or an id is empty")
+
 // send sends a request and decodes the response or the problem document. All tries have the same X-Request-Id. A retry
 // of a write finds by it that an earlier try made the change whose response was lost.
 func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	var nothing, result T
+	if slices.Contains(strings.Split(strings.TrimPrefix(q.path, "/"), "/"), "") {
+		return nothing, fmt.Errorf("%s %s: %w", q.method, q.path, errNoName)
+	}
 	id := cryptorand.Text()
 	response, unsure, err := try(ctx, c.retryFor, q.method, q.cond, func() (*resty.Response, error) {
 		return q.prepare(c.http.R().SetContext(ctx).SetHeader("X-Request-Id", id)).Execute(q.method, q.path)

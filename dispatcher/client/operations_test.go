@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -128,4 +130,21 @@ func filled(typ reflect.Type, variant int) reflect.Value {
 		}
 	}
 	return v
+}
+
+// Without its name, the path of one thing is that of another route.
+func TestEmptyNamesAreNotSent(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, "http://carillon.test", "t", roundTripper(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("asked for %s", r.URL)
+	}))
+	for name, ask := range map[string]func(ctx context.Context) error{
+		"run":         func(ctx context.Context) error { _, err := c.Run(ctx, ""); return err },
+		"app of jobs": func(ctx context.Context) error { _, err := c.Job(ctx, "", "invoices"); return err },
+		"token":       func(ctx context.Context) error { return c.DeleteToken(ctx, "", client.Condition{}) },
+	} {
+		if err := ask(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "a name or an id is empty") {
+			t.Errorf("%s: %v, want an error about the empty name", name, err)
+		}
+	}
 }
