@@ -173,9 +173,9 @@ func (a *API) releaseSlot(r *request) (response, error) {
 		return response{}, err
 	}
 	released, err := a.store.ReleaseSlot(r.Context(), r.PathValue("app"), r.PathValue("job"), asked, r.By())
-	return response{body: r.shown(released)}, conflict(err, "GET /v1/apps/{app}/jobs/{job}/slots lists the slots. To end a run, "+
-		"cancel it: its slot is free when its node has given the request up. With cancel, its slot is free at once, while its target "+
-		"may go on working")
+	return response{body: r.shown(released)}, conflict(err, "list the slots with carillon slot list. To end a run, cancel it: its "+
+		"slot is free when its node has given the request up. To free its slot at once, release it with cancel (carillon slot release "+
+		"--cancel); its target may go on working")
 }
 
 // getCarriedState gets the state that the runs of a job carry. Its ETag is the revision of the state, not

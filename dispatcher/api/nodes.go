@@ -51,7 +51,7 @@ func (a *API) getRollback(r *request) (response, error) {
 func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
 		rollback, err := a.store.ResolveRollback(r.Context(), choice, r.By())
-		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
+		return response{body: rollback}, conflict(err, "carillon rollback show says what waits for a choice")
 	}
 }
 

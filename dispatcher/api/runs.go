@@ -48,7 +48,7 @@ func (a *API) searchRuns(r *request) (response, error) {
 	repeat.CheckClass(&problems, "/class", query.Class)
 	if values.Has("node") {
 		if query.Node, err = run.ParseNodeID(values.Get("node")); err != nil {
-			problems.Add("/node", input.CodeQuerySyntax, "node %s is not an id of 16 hexadecimal digits, such as GET /v1/nodes lists",
+			problems.Add("/node", input.CodeQuerySyntax, "node %s is not an id of 16 hexadecimal digits, such as carillon node list shows",
 				input.Echo(values.Get("node")))
 		}
 	}

@@ -108,7 +108,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	if differ > 0 {
-		return &negativeError{fmt.Errorf("files and server differ about %d of apps, calendars, endpoint groups and jobs", differ)}
+		return &negativeError{fmt.Errorf("files and server differ about %d of apps, calendars, endpoint groups, jobs and alerts", differ)}
 	}
 	return nil
 }
