@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,6 +74,15 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 		if why == "" {
 			why = strings.TrimSpace(words.Texts.Text("attention.alert."+string(s.Condition), "n", s.Count) + " " + s.Run)
 		}
+		if ack := s.Acknowledged; ack != nil {
+			why += "; acknowledged by " + strings.TrimSuffix(ack.By+": "+ack.Reason, ": ")
+		}
+		if s.MutedUntil != nil {
+			why += "; muted"
+			if s.MutedUntil.Before(dispatcher.EndOfTime) {
+				why += " until " + input.FormatInstant(*s.MutedUntil)
+			}
+		}
 		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s", s.Condition, s.Alert, why)
 	})
 	failed, runs := a.Failed, map[string]int{} // a job has one line
@@ -84,7 +94,11 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 	}
 	addAll(t, "failed", failed, func(r run.Run) (string, any, string) {
 		job := place(r.App, r.Job)
-		return job, r.EndedAt, fmt.Sprintf("runs: %d, the latest %s %s: %s %s", runs[job], r.ID, r.State, r.Class, r.Error)
+		count := strconv.Itoa(runs[job])
+		if failed.More {
+			count = "at least " + count
+		}
+		return job, r.EndedAt, fmt.Sprintf("runs: %s, the latest %s %s: %s %s", count, r.ID, r.State, r.Class, r.Error)
 	})
 	addAll(t, "misfire", a.Misfires, func(m dispatcher.Misfire) (string, any, string) {
 		return place(m.App, m.Job, m.Trigger), m.From, fmt.Sprintf("%d missed, %s: %s", m.Count, m.Decision, m.Reason)

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	webconsole "github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/console/kit"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
@@ -32,6 +34,17 @@ func TestAttentionHasALineForEachKindOfProblem(t *testing.T) {
 	if got := len(problemsOf(found, words).rows) - 1; got != lists || lists < 14 {
 		t.Errorf("%d lines for %d kinds of problems", got, lists)
 	}
+	until := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
+	known := view.Attention{Alerts: view.Newest[alert.State]{Items: []alert.State{
+		{Condition: target.AlertFailure, Acknowledged: &alert.AcknowledgedAlert{By: "ada", Reason: "the bank is down"}},
+		{Condition: target.AlertFailure, MutedUntil: &until},
+		{Condition: target.AlertFailure, MutedUntil: &dispatcher.EndOfTime},
+	}}}
+	for i, want := range []string{"; acknowledged by ada: the bank is down", "; muted until 2026-11-28T09:00:00.000Z", "; muted"} {
+		if why, _ := problemsOf(known, words).rows[i+1][3].(string); !strings.HasSuffix(why, want) {
+			t.Errorf("line %d says %q, want %q at its end", i, why, want)
+		}
+	}
 	failed := view.Attention{}
 	for _, job := range []string{"a", "b", "a", "a"} {
 		failed.Failed.Items = append(failed.Failed.Items, run.Run{App: "shop", Job: job})
@@ -39,6 +52,10 @@ func TestAttentionHasALineForEachKindOfProblem(t *testing.T) {
 	rows := problemsOf(failed, words).rows[1:]
 	if len(rows) != 2 || rows[0][1] != "shop/a" || rows[0][3] != "runs: 3, the latest  :  " || rows[1][3] != "runs: 1, the latest  :  " {
 		t.Errorf("lines of failed runs: %q", rows)
+	}
+	failed.Failed.More = true
+	if why, _ := problemsOf(failed, words).rows[1][3].(string); !strings.HasPrefix(why, "runs: at least 3,") {
+		t.Errorf("a list of failed runs with more says %q", why)
 	}
 }
 
