@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/run"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 	"github.com/carillon-dev/carillon/dispatcher/view"
 )
@@ -90,6 +92,7 @@ func jobLines(l *lines, job dispatcher.Job) {
 		l.paragraph()
 		l.add("trigger", name)
 		l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
+		addRules(l, t.Schedule)
 		state := string(t.State)
 		if !t.Enabled {
 			state = "disabled"
@@ -106,6 +109,24 @@ func jobLines(l *lines, job dispatcher.Job) {
 	}
 	for _, warning := range job.Warnings {
 		l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
+	}
+}
+
+// addRules adds what a schedule has besides its expression.
+func addRules(l *lines, s dispatcher.Schedule) {
+	l.add("  starts", s.StartAt)
+	l.add("  ends", s.EndAt)
+	if s.RepeatCount > 0 {
+		l.add("  repeat count", s.RepeatCount)
+	}
+	if s.Calendar != "" {
+		l.add("  calendar", fmt.Sprintf("%s (on_excluded = %q)", s.Calendar, cmp.Or(s.OnExcluded, schedule.OnExcludedSkip)))
+	}
+	l.add("  gap", s.Gap)
+	l.add("  overlap", s.Overlap)
+	l.add("  keeps the offset", yesIf(s.DriftHour))
+	if s.Jitter > 0 {
+		l.add("  jitter", "up to "+s.Jitter.String())
 	}
 }
 
