@@ -148,12 +148,26 @@ func periodsOf(text string, now time.Time, zone string) ([]period, error) {
 	if err != nil {
 		return nil, err
 	}
+	day, clock, allDay, err := localTime(text, now.In(location))
+	if err != nil {
+		return nil, err
+	}
+	first, last, err := passesOf(day, clock, zone)
+	if err == nil && allDay {
+		last, _, err = passesOf(day.AddDate(0, 0, 1), clock, zone)
+		return []period{{first, last, 24}}, err
+	}
+	return slices.Compact([]period{{first, first, 1}, {last, last, 1}}), err
+}
+
+// localTime parses a day, a time of a day, or both. They are as if they were UTC. allDay is true without a time.
+func localTime(text string, now time.Time) (named, at time.Time, allDay bool, err error) {
 	day, clock, _ := strings.Cut(strings.Replace(text, "T", " ", 1), " ")
 	if strings.Contains(day, ":") {
 		day, clock = "today", day
 	}
-	year, month, date := now.In(location).Date()
-	named := time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
+	year, month, date := now.Date()
+	named = time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
 	if day == "yesterday" {
 		named = named.AddDate(0, 0, -1)
 	} else if day != "today" {
@@ -161,20 +175,10 @@ func periodsOf(text string, now time.Time, zone string) ([]period, error) {
 	}
 	at, errClock := time.Parse(time.TimeOnly, (clock + ":00:00:00")[:max(len(clock), len(time.TimeOnly))])
 	if err != nil || clock != "" && errClock != nil {
-		return nil, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 or -2h",
+		return named, at, false, fmt.Errorf("time %s is unknown; write it as 2026-05-01T06:00:00Z, 06:00, yesterday 06:00, 2026-05-01 or -2h",
 			input.Echo(text))
 	}
-	first, last, err := passesOf(named, at, zone)
-	switch {
-	case err != nil:
-		return nil, err
-	case clock == "":
-		next, _, err := passesOf(named.AddDate(0, 0, 1), at, zone)
-		return []period{{first, next, 24}}, err
-	case first.Equal(last):
-		return []period{{first, first, 1}}, nil
-	}
-	return []period{{first, first, 1}, {last, last, 1}}, nil
+	return named, at, clock == "", nil
 }
 
 // passesOf returns when the clock of a zone first and last shows a time of a day, or when the gap ends if it skips this time.
