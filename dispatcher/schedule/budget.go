@@ -57,8 +57,12 @@ func (s *Schedule) exhausted(after, reached int64) error {
 	}
 	field, cause := "calendar", "the calendar excludes nearly all times of the schedule; check that the two go together, or "+
 		"write dates as dates rather than as expressions"
-	if s.spec.Calendar == nil {
+	switch {
+	case s.spec.Calendar == nil:
 		field, cause = "expression", "give end_at instead of repeat_count, or a schedule that fires more often"
+	case s.spec.OnExcluded.MovesByDays():
+		cause = fmt.Sprintf("on_excluded = %q moves a fire to a day on which the calendar allows its time of day, and finds none; let "+
+			"the calendar exclude whole days, or use next_included or skip", s.spec.OnExcluded)
 	}
 	return asError(input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
 		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}})

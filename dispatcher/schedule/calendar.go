@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -71,6 +72,9 @@ type Calendar struct {
 	parts []*Calendar
 	// layers are the rules of all parts, one layer for each zone.
 	layers []layer
+	// atMinutes returns a calendar that decides about full minutes as this one does. Its rules with an expression match
+	// whole minutes rather than one second of each, so that it has fewer stretches.
+	atMinutes func() *Calendar
 }
 
 // NewCalendar checks spec. A non-nil error is input.Problems, with fields such as rules/0/dates/1.
@@ -103,6 +107,19 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 		return nil, err
 	}
 	c.layers = mergeLayers(c.parts)
+	c.atMinutes = sync.OnceValue(func() *Calendar {
+		whole := &Calendar{layers: slices.Clone(c.layers)}
+		for i := range whole.layers {
+			whole.layers[i].crons = slices.Clone(c.layers[i].crons)
+			for j, rule := range whole.layers[i].crons {
+				if f := rule.wall.fields; f.second.has(0) {
+					f.second = all(0, 59)
+					whole.layers[i].crons[j] = newCronRule(&wallClock{fields: f}, rule.only)
+				}
+			}
+		}
+		return whole
+	})
 	return c, nil
 }
 

@@ -6,12 +6,18 @@ import "time"
 // the instant, the schedule would not fire then anyway, or OnExcluded does not let the fire happen.
 func (s *Schedule) MovedTo(t time.Time) (to time.Time, ok bool) {
 	at := floorMilli(t)
-	if fire, _, ok := s.source.next(at-1, stepBudget); !ok || fire != at {
+	if !s.hasFire(at) {
 		return time.Time{}, false
 	}
 	moved, ok := s.moved(at)
 	to = time.UnixMilli(moved).UTC()
 	return to, ok && s.Matches(to)
+}
+
+// hasFire reports whether the schedule fires at an instant if its calendar is left out.
+func (s *Schedule) hasFire(at int64) bool {
+	fire, _, ok := s.source.next(at-1, stepBudget)
+	return ok && fire == at
 }
 
 // moved returns the new time of a fire of the source that is excluded.
@@ -21,8 +27,8 @@ func (s *Schedule) moved(fire int64) (to int64, ok bool) {
 		to, _, ok = x.included(fire, stepBudget)
 		return to, ok && x.move && to > fire
 	case *moveDays:
-		m, _ := x.move(fire, stepBudget)
-		return m.to, m.found && !m.stays
+		to, _ = x.move(fire, stepBudget)
+		return to, to != never && to != fire
 	}
 	return 0, false
 }
@@ -30,11 +36,10 @@ func (s *Schedule) moved(fire int64) (to int64, ok bool) {
 // MovedFrom returns an excluded instant whose fire happens at t instead; ok is false if the schedule has none, or fires at t anyway.
 func (s *Schedule) MovedFrom(t time.Time) (from time.Time, ok bool) {
 	at := floorMilli(t)
-	if fire, _, ok := s.source.next(at-1, stepBudget); s.spec.Calendar == nil || ok && fire == at || !s.Matches(t) {
+	if s.hasFire(at) || !s.Matches(t) {
 		return time.Time{}, false
 	}
 	var fire int64
-	ok = false
 	switch x := s.fires.(type) {
 	case excluding:
 		if from, excluded, _ := x.stretch(at-1, stepBudget); excluded {

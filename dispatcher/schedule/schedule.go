@@ -53,7 +53,11 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	switch {
 	case spec.Calendar == nil:
 	case spec.OnExcluded.MovesByDays():
-		s.fires = &moveDays{source: s.source, calendar: spec.Calendar, forward: spec.OnExcluded == OnExcludedNextDay,
+		calendar := spec.Calendar
+		if cron, is := s.source.(seconds); is && cron.zoned.wall.fields.second == (set{1}) {
+			calendar = calendar.atMinutes()
+		}
+		s.fires = &moveDays{source: s.source, calendar: calendar, forward: spec.OnExcluded == OnExcludedNextDay,
 			zoned: &zoned{zone: p.loc, gap: spec.Gap, overlap: spec.Overlap}, start: s.start, end: s.end}
 	default:
 		move := spec.OnExcluded == OnExcludedNextIncluded

@@ -19,9 +19,9 @@ const (
 // Bounds of the whole: the current value where that is more than it should be. All except the lines
 // are exact, so every reduction lowers its bound.
 const (
-	mostLines     = 117_900
+	mostLines     = 118_250
 	mostNinetieth = 8
-	mostComplex   = 14
+	mostComplex   = 13
 	mostWide      = 14
 	mostLong      = 8
 	mostOneUse    = 24.4 // percent of functions that their package uses at one place
