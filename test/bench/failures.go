@@ -61,7 +61,7 @@ func (b *bench) failures(ctx context.Context) error {
 		}}
 	others := declaration{app: "steady", triggers: steadyRate, perJob: dispatcher.MaxTriggers, target: to(steady.url),
 		schedule: spread(steadyRate)}
-	wanted := 2 * b.Failing * b.Rounds
+	wanted := b.Failing * b.Rounds // ends; the message of a beginning is overtaken if the condition ends before it is sent
 	first, err := b.runNode(ctx, nodeOptions{database: b.database, sends: true, noBreaker: true},
 		func(ctx context.Context, from time.Time) error {
 			begun <- from
@@ -76,8 +76,8 @@ func (b *bench) failures(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := notified.count()
-	r := Result{Bench: "failures", Database: b.kind, Unit: "notifications", Value: float64(told), Jobs: some(b.Failing),
+	told := notified.ended()
+	r := Result{Bench: "failures", Database: b.kind, Unit: "notifications", Value: float64(notified.count()), Jobs: some(b.Failing),
 		Missing: some(wanted - told), Doubled: some(notified.doubled())}
 	var ratios rates
 	var during latencies
@@ -122,6 +122,7 @@ type toldTransition struct {
 	Job       string
 	Condition target.AlertCondition
 	Sequence  int64
+	Ends      bool
 }
 
 // take is a handler that counts a request.
@@ -137,7 +138,7 @@ func (c *counter) take(w http.ResponseWriter, q *http.Request) {
 		c.told = map[toldTransition]map[string]bool{}
 	}
 	for _, one := range n.All() {
-		transition := toldTransition{one.Job, one.Condition, one.Sequence}
+		transition := toldTransition{one.Job, one.Condition, one.Sequence, one.Transition == target.AlertResolved}
 		if c.told[transition] == nil {
 			c.told[transition] = map[string]bool{}
 		}
@@ -152,6 +153,18 @@ func (c *counter) count() int {
 	return len(c.told)
 }
 
+// ended returns the number of notified ends.
+func (c *counter) ended() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for transition := range c.told {
+		if transition.Ends {
+			n++
+		}
+	}
+	return n
+}
+
 // doubled returns the number of further event ids for transitions that already had one.
 func (c *counter) doubled() (n int) {
 	c.mu.Lock()
@@ -162,9 +175,9 @@ func (c *counter) doubled() (n int) {
 	return n
 }
 
-// await waits until that many are counted, at most for the given time.
-func (c *counter) await(ctx context.Context, events int, most time.Duration) error {
-	for end := time.Now().Add(most); time.Now().Before(end) && c.count() < events; {
+// await waits until that many ends are notified, at most for the given time.
+func (c *counter) await(ctx context.Context, ends int, most time.Duration) error {
+	for end := time.Now().Add(most); time.Now().Before(end) && c.ended() < ends; {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
