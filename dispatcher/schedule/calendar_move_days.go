@@ -23,7 +23,10 @@ const never = lastInstant + 1
 // day only if the calendar allows that time on this day and not on the day before it (the day after, if fires move back).
 func (x *moveDays) next(after int64, steps int) (at int64, left int, ok bool) {
 	day := min(x.dayOf(after), x.dayOf(x.jump(after))) // the clock may be about to go back over midnight
-	at, steps, few := x.ofFew(day, after, steps)
+	at, steps, few := x.ofOpenDays(day, after, steps)
+	if at == never {
+		at, steps, few = x.ofFew(day, after, steps)
+	}
 	for !few && at == never && steps >= 0 {
 		if at, steps = x.onDay(day, after, steps); at != never {
 			break
@@ -34,6 +37,25 @@ func (x *moveDays) next(after int64, steps int) (at int64, left int, ok bool) {
 		}
 	}
 	return min(at, lastInstant), steps, at != never && steps >= 0
+}
+
+// ofOpenDays returns the next fire of the source, if the calendar excludes nothing until then that could move a fire before it, or never.
+func (x *moveDays) ofOpenDays(day, after int64, steps int) (at int64, left int, found bool) {
+	at, steps, found = x.source.next(after, steps)
+	if !found || at > x.end {
+		return never, steps, false
+	}
+	from, until := after, at
+	if x.forward {
+		from, _, steps = x.bounds(day-1, steps)
+	} else {
+		_, until, steps = x.bounds(x.dayOf(at)+1, steps)
+	}
+	closes, steps := x.calendar.nextExcluded(from, until+1, steps)
+	if steps < 0 || min(closes, x.jump(from)) <= until {
+		return never, steps, false
+	}
+	return at, steps, true
 }
 
 // fewFires is up to how many fires of the source in a hundred days are moved one by one.
