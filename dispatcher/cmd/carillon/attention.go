@@ -74,16 +74,7 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 		if why == "" {
 			why = strings.TrimSpace(words.Texts.Text("attention.alert."+string(s.Condition), "n", s.Count) + " " + s.Run)
 		}
-		if ack := s.Acknowledged; ack != nil {
-			why += "; acknowledged by " + strings.TrimSuffix(ack.By+": "+ack.Reason, ": ")
-		}
-		if s.MutedUntil != nil {
-			why += "; muted"
-			if s.MutedUntil.Before(dispatcher.EndOfTime) {
-				why += " until " + input.FormatInstant(*s.MutedUntil)
-			}
-		}
-		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s", s.Condition, s.Alert, why)
+		return place(s.App, s.Job), s.Since, fmt.Sprintf("%s of alert %s: %s%s", s.Condition, s.Alert, why, knownOf(s))
 	})
 	failed, runs := a.Failed, map[string]int{} // a job has one line
 	failed.Items = nil
@@ -139,6 +130,20 @@ func problemsOf(a view.Attention, words kit.Reader) *table {
 		return r.App, r.Oldest, "history is kept " + r.Behind.String() + " too long"
 	})
 	return t
+}
+
+// knownOf says who knows of a condition, and that nobody is told of it.
+func knownOf(s alert.State) (text string) {
+	if ack := s.Acknowledged; ack != nil {
+		text = "; acknowledged by " + strings.TrimSuffix(ack.By+": "+ack.Reason, ": ")
+	}
+	if s.MutedUntil != nil {
+		text += "; muted"
+		if s.MutedUntil.Before(dispatcher.EndOfTime) {
+			text += " until " + input.FormatInstant(*s.MutedUntil)
+		}
+	}
+	return text
 }
 
 // place joins the names that are not empty.
