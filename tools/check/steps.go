@@ -90,7 +90,7 @@ func alwaysSteps() []step {
 
 // testSteps run tests that are too long for "make test".
 func testSteps() []step {
-	flags := []string{"-p", "2", "-parallel", "4", "-timeout", "60m"}
+	flags := []string{"-p", "2", "-parallel", "4", "-timeout", "120m"}
 	marked := []testRun{{marked: true, flags: flags}}
 	return []step{
 		{

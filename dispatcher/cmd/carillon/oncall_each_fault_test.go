@@ -179,8 +179,10 @@ func (w *vigil) requireRings(app string, f fault, standing map[string]bool) {
 		for from := len(w.metrics.scrapes); len(w.metrics.scrapes) <= from+recent; w.look() { // the fault lasts
 			elapse(100 * time.Millisecond)
 		}
-		rules = slices.Sorted(maps.Keys(w.metrics.ringing(w.t, true)))
-		if without(isRule, rules) {
+		// Each may fire in another look: an app whose circuit is open fails only while it is probed.
+		rules = slices.AppendSeq(rules, maps.Keys(w.metrics.ringing(w.t, true)))
+		slices.Sort(rules)
+		if rules = slices.Compact(rules); without(isRule, rules) {
 			break
 		}
 		if time.Now().After(deadline) {
