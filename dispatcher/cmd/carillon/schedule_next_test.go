@@ -135,11 +135,11 @@ func TestScheduleNextTakesACalendar(t *testing.T) {
 			t.Errorf("%s, %s: exit %d, want %d and %q:\n%s%s", tt.calendar, tt.on, code, tt.code, tt.want, out, errs)
 		}
 	}
-	minutes := filepath.Join(dir, "minutes.json")
-	if err := os.WriteFile(minutes, []byte(`{"rules":[{"from":"14:05","to":"14:07"}]}`), 0o600); err != nil {
+	lunch := filepath.Join(dir, "lunch.json")
+	if err := os.WriteFile(lunch, []byte(`{"rules":[{"from":"12:00","to":"13:00"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, errs, code := carillon(t, nil, "schedule", "next", "0/30 * * * * ?", "--timezone=UTC", "--calendar="+minutes,
+	out, errs, code := carillon(t, nil, "schedule", "next", "30 12 * * *", "--timezone=UTC", "--calendar="+lunch,
 		"--on-excluded=previous_day", "--from=2026-12-01T13:00:00Z")
 	if code == 0 || strings.Contains(out, "none") || !strings.Contains(errs, "steps") {
 		t.Errorf("a search that is given up: exit %d, %q, %q; want an error, and not that there is no fire", code, out, errs)
