@@ -10,8 +10,9 @@ import (
 
 // stepBudget bounds the search for one fire. A step looks at one month, one day, one period of a zone
 // or one rule of a calendar, which takes some 20 to 100 ns. Steps are counted and not timed, so that
-// every node decides alike. Real schedules take fewer than a hundred: a calendar that excludes
-// everything but one day of a leap year, under an hourly schedule, takes 161.
+// every node decides alike. Real schedules take fewer than a hundred, and those that move fires by
+// days a few hundred: a calendar that excludes everything but one day of a leap year, under an
+// hourly schedule, takes 161.
 const stepBudget = 5000
 
 // Multiples of stepBudget for work of several searches.

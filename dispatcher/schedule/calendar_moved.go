@@ -9,7 +9,7 @@ func (s *Schedule) MovedTo(t time.Time) (to time.Time, ok bool) {
 	if !s.hasFire(at) {
 		return time.Time{}, false
 	}
-	moved, ok := s.moved(at)
+	moved, _, ok := s.moved(at, stepBudget)
 	to = time.UnixMilli(moved).UTC()
 	return to, ok && s.Matches(to)
 }
@@ -21,57 +21,58 @@ func (s *Schedule) hasFire(at int64) bool {
 }
 
 // moved returns the new time of a fire of the source that is excluded.
-func (s *Schedule) moved(fire int64) (to int64, ok bool) {
+func (s *Schedule) moved(fire int64, steps int) (to int64, left int, ok bool) {
 	switch x := s.fires.(type) {
 	case excluding:
-		to, _, ok = x.included(fire, stepBudget)
-		return to, ok && x.move && to > fire
+		to, left, ok = x.included(fire, steps)
+		return to, left, ok && x.move && to > fire
 	case *moveDays:
-		to, _ = x.move(fire, stepBudget)
-		return to, to != never && to != fire
+		to, left = x.move(fire, steps)
+		return to, left, to != never && to != fire
 	}
-	return 0, false
+	return 0, steps, false
 }
 
-// MovedFrom returns an excluded instant whose fire happens at t instead; ok is false if the schedule has none, or fires at t anyway.
+// MovedFrom returns an excluded instant that moves to t. Without ok, the schedule has none, would fire at t without its calendar,
+// too, or finding the instant takes too many steps.
 func (s *Schedule) MovedFrom(t time.Time) (from time.Time, ok bool) {
 	at := floorMilli(t)
 	if s.hasFire(at) || !s.Matches(t) {
 		return time.Time{}, false
 	}
-	var fire int64
+	fire, steps := int64(never), previousSteps
 	switch x := s.fires.(type) {
 	case excluding:
-		if from, excluded, _ := x.stretch(at-1, stepBudget); excluded {
-			fire, ok = s.firstMoved(from, at-1, at)
+		if from, excluded, left := x.stretch(at-1, steps); excluded {
+			fire, _ = s.firstMoved(stretch{from, at}, at, left)
 		}
 	case *moveDays:
-		for days := int64(1); days <= maxMoveDays && !ok; days++ {
-			first, last := x.sameTime(at, days)
-			fire, ok = s.firstMoved(first, last, at)
+		for days := int64(1); days <= maxMoveDays && fire == never; days++ {
+			fire, steps = s.firstMoved(x.sameTime(at, days), at, steps)
 		}
 	}
-	return time.UnixMilli(fire).UTC(), ok
+	return time.UnixMilli(fire).UTC(), fire != never
 }
 
-// firstMoved returns the first fire of the source in a stretch, both ends inclusive, that moves to an instant.
-func (s *Schedule) firstMoved(first, last, to int64) (int64, bool) {
-	for steps, after := stepBudget, max(first, s.start)-1; steps >= 0; {
+// firstMoved returns the first fire of the source in a stretch that moves to an instant, or never.
+func (s *Schedule) firstMoved(in stretch, to int64, steps int) (fire int64, left int) {
+	for after := max(in.from, s.start) - 1; steps >= 0; {
 		fire, left, ok := s.source.next(after, steps)
-		if !ok || fire > min(last, s.end) {
+		if steps = left; !ok || fire >= in.until || fire > s.end {
 			break
 		}
-		if moved, ok := s.moved(fire); ok && moved == to {
-			return fire, true
+		moved, left, ok := s.moved(fire, steps)
+		if steps = left; ok && moved == to {
+			return fire, steps
 		}
-		steps, after = left, fire
+		after = fire
 	}
-	return 0, false
+	return never, steps
 }
 
-// sameTime returns the instants that have the local time of t some days before it, or after it if fires move back. At the end of a
+// sameTime returns the stretch of the instants that have the local time of t some days before it, or after it if fires move back. At the end of a
 // gap these are all the times of the gap, too.
-func (x *moveDays) sameTime(t, days int64) (first, last int64) {
+func (x *moveDays) sameTime(t, days int64) stretch {
 	if !x.forward {
 		days = -days
 	}
@@ -82,5 +83,5 @@ func (x *moveDays) sameTime(t, days int64) (first, last int64) {
 		skipped = max(0, in.offset-x.zoned.periodAt(second-1).offset)
 	}
 	milli := t - second*1000
-	return x.zoned.momentOf(local-skipped).first*1000 + milli, x.zoned.momentOf(local).last*1000 + milli
+	return stretch{x.zoned.momentOf(local-skipped).first*1000 + milli, x.zoned.momentOf(local).last*1000 + milli + 1}
 }
