@@ -109,7 +109,7 @@ func TestManualRunsAreCountedInPolls(t *testing.T) {
 	}
 }
 
-// Every failure and recovery is notified next to the fires of another app, and every scheduled time
+// The end of every failure is notified next to the fires of another app, and every scheduled time
 // of a backfill has a run although a node is killed in the middle of it.
 func TestFailuresAndBackfillsAreMeasured(t *testing.T) {
 	need.Step(t, "scale")

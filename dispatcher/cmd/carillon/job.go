@@ -124,7 +124,7 @@ func addRules(l *lines, s dispatcher.Schedule) {
 	}
 	l.add("  gap", s.Gap)
 	l.add("  overlap", s.Overlap)
-	l.add("  keeps the offset", yesIf(s.DriftHour))
+	l.add("  drift hour", yesIf(s.DriftHour))
 	if s.Jitter > 0 {
 		l.add("  jitter", "up to "+s.Jitter.String())
 	}
