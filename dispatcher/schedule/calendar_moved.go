@@ -70,8 +70,8 @@ func (s *Schedule) firstMoved(in stretch, to int64, steps int) (fire int64, left
 	return never, steps
 }
 
-// sameTime returns the stretch of the instants that have the local time of t some days before it, or after it if fires move back. At the end of a
-// gap these are all the times of the gap, too.
+// sameTime returns the stretch of the instants that have the local time of t some days before it, or after it if fires move
+// back. At the end of a gap these are all the times of the gap, too.
 func (x *moveDays) sameTime(t, days int64) stretch {
 	if !x.forward {
 		days = -days

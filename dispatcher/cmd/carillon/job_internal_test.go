@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Whoever asks why a trigger does not fire finds its bounds, its calendar and its rules for daylight saving.
+// Anyone who asks why a trigger does not fire finds its bounds, its calendar and its rules for daylight saving.
 func TestRulesOfASchedule(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 12, 1, 6, 0, 0, 0, time.UTC)
